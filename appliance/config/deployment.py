@@ -1,0 +1,216 @@
+"""The frozen types of a resolved deployment: nothing is read from files, environment or clock past this point.
+
+Durations are seconds (`math.inf` for `never`), sizes are bytes, paths are absolute.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from appliance.vocab.request import SamplingPatch
+from appliance.vocab.spec import DType
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def _empty() -> Mapping[str, Any]:
+    return EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class TcpListen:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnixListen:
+    path: str
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class FdListen:
+    fd: int
+
+    def __str__(self) -> str:
+        return f"fd:{self.fd}"
+
+
+Listen = TcpListen | UnixListen | FdListen
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    listen: tuple[Listen, ...]
+    request_timeout: float
+    first_token_timeout: float
+    idle_timeout: float
+    drain_timeout: float
+    heartbeat: float
+    max_body: int
+    unknown_fields: Literal["warn", "reject"]
+    watch: bool
+    quiet: float
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """`blas` is `auto`, `off` or the path of a shared library preloaded into engines on Linux CPU."""
+
+    blas: str
+    stall_target: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """`budget` is bytes of this machine's memory all engines together may take."""
+
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Hard rules on sampling: later layers may only tighten them."""
+
+    lock: Mapping[str, Any] = field(default_factory=_empty)
+    clamp: Mapping[str, tuple[float, float]] = field(default_factory=_empty)
+    forbid: Mapping[str, Literal["strip", "reject"]] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """Request-time values a profile, alias or model lays over those below it."""
+
+    sampling: SamplingPatch = SamplingPatch()
+    template: Mapping[str, Any] = field(default_factory=_empty)
+    policy: Policy = Policy()
+
+
+@dataclass(frozen=True, slots=True)
+class CachePolicy:
+    """`prefix_bytes` 0 keeps no prefixes."""
+
+    name: str
+    prefix_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model's files come from. `kind` is the row of the source table in `appliance.models`.
+
+    path: `ref` is an absolute directory; gguf: an absolute file; hf: `owner/name` with `revision`;
+    pypi: `distribution==version:member.gguf#sha256=…` ; fake: an absolute script file.
+    `text` is what the user wrote.
+    """
+
+    kind: Literal["path", "gguf", "hf", "pypi", "fake"]
+    ref: str
+    text: str
+    revision: str = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A family's sampling for one state of its template switches."""
+
+    name: str
+    when: Mapping[str, Any]
+    sampling: SamplingPatch
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What a model family needs; `generic` where none matched."""
+
+    name: str
+    template_kwargs: Mapping[str, Any] = field(default_factory=_empty)
+    roles: Mapping[str, str] = field(default_factory=_empty)
+    stop_tokens: tuple[str, ...] = ()
+    sampling: SamplingPatch = SamplingPatch()
+    modes: tuple[Mode, ...] = ()
+    tool_dialect: str = "none"
+    reasoning_dialect: str = "none"
+    capabilities: Mapping[str, Any] = field(default_factory=_empty)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One servable model. `context` is what the file allows; the checkpoint may allow less.
+
+    `checkpoint` is the sampling of the checkpoint's generation_config.json where its files are present.
+    `own` is the model's own overlay, `profile` the name of the one it lays under itself.
+    """
+
+    name: str
+    source: Source
+    dtype: DType
+    trust_remote_code: bool
+    load: Literal["lazy", "startup"]
+    pin: bool
+    idle_unload: float
+    context: int
+    concurrency: int
+    cache: CachePolicy
+    load_timeout: float
+    own: Overlay
+    profile: str | None
+    template_text: str | None
+    family: Family
+    checkpoint: SamplingPatch
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name for a model; `name` may be a glob. `model` is a model's name, never another alias."""
+
+    name: str
+    model: str
+    own: Overlay
+    profile: str | None
+    hidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The whole resolved file. `defaults` are layered under every model; `files` are those that were read."""
+
+    server: ServerSettings
+    engine: EngineOptions
+    memory: MemorySettings
+    defaults: Overlay
+    profiles: Mapping[str, Overlay]
+    models: Mapping[str, ModelSpec]
+    aliases: Mapping[str, Alias]
+    caches: Mapping[str, CachePolicy]
+    digest: str
+    files: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a requested name stands for: the model and, strongest first, the overlays above it."""
+
+    asked: str
+    model: ModelSpec
+    overlays: tuple[Overlay, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """One parameter a policy changed, for the `X-Appliance-Params` header."""
+
+    param: str
+    how: Literal["locked", "clamped", "stripped"]
+    asked: Any
+    given: Any
+
+    def __str__(self) -> str:
+        return f"{self.param}={self.how}({self.asked}>{self.given})"

@@ -1,0 +1,139 @@
+"""What the step loop needs from whatever runs the model: plain data in, sampled tokens out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from appliance.vocab.request import Sampling
+from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec, ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Prompt tokens to compute for one sequence: `tokens` stand at positions start, start+1, …
+
+    After the `last` chunk every known token but one is computed, and the sequence decodes from the next batch on:
+    its last known token is the first input of its first decode step.
+    """
+
+    sequence: int
+    start: int
+    tokens: Sequence[int]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One step. `decode` are the sequences that each get one token; a sequence is never in both."""
+
+    decode: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    token: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The token a row got; `logprob` and `top` only where the sequence asked for them."""
+
+    token: int
+    logprob: float | None = None
+    top: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What a batch produced, by sequence, and how long its chunks took: (tokens, seconds)."""
+
+    sampled: dict[int, Sampled]
+    prefill: tuple[int, float] = (0, 0.0)
+
+
+class Snapshot(Protocol):
+    """Keys and values of a prefix, owned by the prefix cache; never aliases live state."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def length(self) -> int:
+        """Tokens it covers."""
+        ...
+
+    def can_trim(self) -> bool:
+        """Whether it can stand for any shorter prefix too."""
+        ...
+
+
+class Step(Protocol):
+    """A batch on its way."""
+
+    def wait(self) -> StepResult:
+        """Block until it is computed. Raises EngineFault if the device failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A sequence as the backend sees it. `known` are prompt and emitted tokens; the first `computed` of them
+    come from `snapshot` (trimmed to that length), at least one is always left to compute.
+    `prompt_length` marks where the answer begins: penalties count from there.
+    """
+
+    id: int
+    known: Sequence[int]
+    computed: int
+    snapshot: Snapshot | None
+    sampling: Sampling
+    prompt_length: int
+    stop_ids: frozenset[int] = field(default_factory=frozenset)
+
+
+class Tokenizer(Protocol):
+    """Text to ids and ids to bytes. Called from preparation threads: must be thread-safe and touch no device."""
+
+    eos_ids: frozenset[int]
+
+    def render(self, prompt: ChatPrompt) -> list[int]:
+        """Raises TemplateFailed with the template's own message."""
+        ...
+
+    def raw(self, token: int) -> bytes:
+        """The bytes a token adds to the text; empty for special tokens."""
+        ...
+
+    def id_of(self, text: str) -> int | None:
+        """The id of a token that is exactly this text, special ones included."""
+        ...
+
+
+class Backend(Protocol):
+    """Owned by one thread, the step loop's, which also loads it."""
+
+    def load(
+        self, spec: EngineSpec, settings: EngineSettings, progress: Callable[[str, float], None]
+    ) -> tuple[ModelInfo, Tokenizer]:
+        """Raises LoadFailed, saying whether a retry can help."""
+        ...
+
+    def open(self, opening: Opening) -> None:
+        """Make a sequence known; nothing is computed yet."""
+        ...
+
+    def launch(self, batch: Batch) -> Step:
+        """Start computing and return at once. A decode row whose newest token is still on the device
+        (launched in the step before and not yet waited for) continues from there.
+        """
+        ...
+
+    def snapshot(self, sequence: int, length: int) -> Snapshot | None:
+        """A copy of the first `length` computed tokens, or None where this cache kind cannot give that."""
+        ...
+
+    def close(self, sequence: int) -> None:
+        """Forget a sequence and free its row; unknown ids are ignored."""
+        ...

@@ -1,0 +1,83 @@
+"""What a generation tells: one `Started`, then deltas, then one `Finished` or `Failed`."""
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """Token counts of one sequence; `cached_tokens` of the prompt were not computed again."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class TopToken(msgspec.Struct, frozen=True, array_like=True):
+    """A candidate at one position; `raw` are the token's bytes, which may be part of a character."""
+
+    token: str
+    logprob: float
+    raw: bytes
+
+
+class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
+    """The chosen token's natural log-probability and the likeliest candidates, best first."""
+
+    token: str
+    logprob: float
+    raw: bytes
+    top: tuple[TopToken, ...] = ()
+
+
+class Started(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """The prompt is rendered and admitted; nothing a tokenizer could object to comes after this."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class TextDelta(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """Text for the client: whole characters only, no part of a possible stop string or tag."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """Text of the model's reasoning."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, tag=4, array_like=True):
+    """A piece of a tool call: `id` and `name` come once, with the first piece of call `index`."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Finished(msgspec.Struct, frozen=True, tag=5, array_like=True):
+    """The end; `stop` is the stop string that matched, if one did."""
+
+    reason: FinishReason
+    usage: Usage
+    stop: str | None = None
+
+
+class Failed(msgspec.Struct, frozen=True, tag=6, array_like=True):
+    """This sequence failed; `code` is that of an error in `appliance.errors`."""
+
+    code: str
+    message: str
+    param: str | None = None
+
+
+Delta = TextDelta | ReasoningDelta | ToolCallDelta
+Event = Started | TextDelta | ReasoningDelta | ToolCallDelta | Finished | Failed

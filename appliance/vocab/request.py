@@ -1,0 +1,107 @@
+"""What a client asks for, free of any protocol."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A call an assistant made; `arguments` is JSON text, as models write it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn; parts are already joined to one text."""
+
+    role: Role
+    content: str | None = None
+    name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    reasoning: str | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A function the model may call; `parameters` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    strict: bool = False
+
+
+class SamplingPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Sampling values one layer sets; what it does not mention is UNSET and falls through."""
+
+    temperature: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
+    top_k: int | UnsetType = UNSET
+    min_p: float | UnsetType = UNSET
+    seed: int | UnsetType = UNSET
+    max_tokens: int | UnsetType = UNSET
+    min_tokens: int | UnsetType = UNSET
+    stop: tuple[str, ...] | UnsetType = UNSET
+    stop_token_ids: tuple[int, ...] | UnsetType = UNSET
+    ignore_eos: bool | UnsetType = UNSET
+    repetition_penalty: float | UnsetType = UNSET
+    presence_penalty: float | UnsetType = UNSET
+    frequency_penalty: float | UnsetType = UNSET
+    logit_bias: dict[int, float] | UnsetType = UNSET
+
+    def given(self) -> dict[str, Any]:
+        """Only the values that are set."""
+        return {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not UNSET}
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the next token is chosen; every value decided. The defaults are the built-in layer.
+
+    `top_k` 0, `top_p` 1, `min_p` 0, penalties 0 (repetition 1) switch a filter off; `temperature` 0 is greedy.
+    `max_tokens` None means until the model stops or its context ends. `logprobs` None means nobody asked;
+    n means the chosen token's log-probability and the n likeliest (0..20).
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    logprobs: int | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One decoded request. `sampling` holds only what the client said: policy and layers come later.
+
+    `model` is the name as asked (`name` or `name:profile`). `n` answers are generated with seeds seed, seed+1, …
+    `ignored` names the fields we did not know; `template` are the client's template kwargs.
+    `keep_alive` and the like are added with their machinery.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    sampling: SamplingPatch = SamplingPatch()
+    logprobs: int | None = None
+    n: int = 1
+    template: Mapping[str, Any] = {}
+    continue_final: bool = False
+    user: str | None = None
+    stream: bool = False
+    include_usage: bool = False
+    ignored: tuple[str, ...] = ()

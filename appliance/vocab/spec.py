@@ -1,0 +1,87 @@
+"""What an engine is told about the model it serves, and what it tells back."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.vocab.request import Message, Sampling, Tool
+
+DType = Literal["auto", "float32", "float16", "bfloat16"]
+
+
+class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides the weights in memory; two equal specs are one engine.
+
+    `backend` is `mlx` (then `path` is a model directory) or `fake` (then `path` is a script).
+    """
+
+    backend: Literal["mlx", "fake"]
+    path: str
+    dtype: DType = "auto"
+    trust_remote_code: bool = False
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Live settings of an engine: may change at any step. Bytes and seconds.
+
+    `context` is the largest prompt plus answer in tokens, `concurrency` the rows decoded together,
+    `kv_bytes` the budget of all rows' keys and values, `prefix_bytes` that of the prefix cache (0: none),
+    `stall_target` how long a prefill chunk may delay running streams.
+    """
+
+    context: int
+    concurrency: int
+    kv_bytes: int
+    prefix_bytes: int
+    stall_target: float
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row."""
+
+    context: int
+    vocab_size: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    dtype: str
+    load_seconds: float
+    notes: tuple[str, ...] = ()
+
+
+class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
+    """Messages to be rendered by a chat template: the checkpoint's own, or `template` where given."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    template: str | None = None
+    kwargs: dict[str, Any] = {}
+    continue_final: bool = False
+
+
+class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
+    """A prompt that is token ids already."""
+
+    tokens: tuple[int, ...]
+
+
+Prompt = ChatPrompt | TokenPrompt
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation. `sampling.seed` is always drawn; `emitted` are token ids an engine before this one
+    already produced: they are prefilled and replayed through the text pipeline without being sent again.
+
+    `id` is unique for the life of the server; `context` bounds prompt plus answer in tokens;
+    `namespace` separates prefix caches; `stop_tokens` are the family's, by text.
+    """
+
+    id: int
+    prompt: Prompt
+    sampling: Sampling
+    context: int
+    emitted: tuple[int, ...] = ()
+    namespace: str = ""
+    stop_tokens: tuple[str, ...] = ()
+    tool_dialect: str = "none"
+    reasoning_dialect: str = "none"
+    priority: int = 0
