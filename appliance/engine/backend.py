@@ -131,7 +131,11 @@ class Backend(Protocol):
         ...
 
     def snapshot(self, sequence: int, length: int) -> Snapshot | None:
-        """A copy of the first `length` computed tokens, or None where this cache kind cannot give that."""
+        """A copy of the first `length` computed tokens, or None where this cache kind cannot give that.
+
+        Some kinds give only exactly what is computed: ask for a prompt's snapshot right after the launch of its
+        last chunk, before the next launch. It is computed lazily and waits for nothing.
+        """
         ...
 
     def close(self, sequence: int) -> None:
