@@ -13,7 +13,8 @@ class Chunk:
     """Prompt tokens to compute for one sequence: `tokens` stand at positions start, start+1, …
 
     After the `last` chunk every known token but one is computed, and the sequence decodes from the next batch on:
-    its last known token is the first input of its first decode step.
+    its last known token is the first input of its first decode step. Every sequence gets exactly one `last` chunk
+    after `open`; its `tokens` are empty where nothing is left to compute (a one-token prompt, an exact prefix hit).
     """
 
     sequence: int
@@ -139,5 +140,8 @@ class Backend(Protocol):
         ...
 
     def close(self, sequence: int) -> None:
-        """Forget a sequence and free its row; unknown ids are ignored."""
+        """Forget a sequence and free its row, also while a launched step holds it; unknown ids are ignored.
+
+        The id may be opened again later (a preempted sequence is computed anew).
+        """
         ...
