@@ -1,0 +1,186 @@
+"""The Backend on MLX: one row per sequence, prompt chunks one by one, decode rows in one batch."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+import mlx.nn as nn
+import structlog
+
+from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.mlx import kv
+from appliance.engine.mlx.batch import Decoding, Row
+from appliance.engine.mlx.load import Loaded, Progress, load, without_compile_where_it_fails
+from appliance.engine.mlx.prompt import PromptTokenizer
+from appliance.engine.mlx.sampler import Choice, SampleRow
+from appliance.errors import EngineFault
+from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
+
+log = structlog.get_logger()
+
+
+class MlxBackend:
+    """See `appliance.engine.backend.Backend`; all methods on one thread, since MLX streams belong to theirs."""
+
+    def load(
+        self, spec: EngineSpec, settings: EngineSettings, progress: Progress
+    ) -> tuple[ModelInfo, PromptTokenizer]:
+        """Raises LoadFailed."""
+        if reason := without_compile_where_it_fails():
+            log.info("engine.compile_off", reason=reason)
+        loaded = load(spec, progress)
+        tokenizer = PromptTokenizer(Path(spec.path), _eos_ids(loaded.config), spec.trust_remote_code)
+        self._model = loaded.model
+        self._vocabulary, caches = _warm_up(loaded.model)
+        self._batchable = kv.batchable(caches)
+        self._rows: dict[int, Row] = {}
+        self._shared = Decoding(self._model, self._vocabulary)
+        self._alone: dict[int, Decoding] = {}
+        self._last: MlxStep | None = None
+        return self._info(loaded, caches), tokenizer
+
+    def open(self, opening: Opening) -> None:
+        """Own caches, filled from the snapshot where there is one."""
+        if opening.snapshot is None:
+            caches = kv.fresh(self._model)
+        else:
+            assert isinstance(opening.snapshot, kv.KVSnapshot)
+            caches = kv.restore(opening.snapshot, opening.computed)
+        sample = SampleRow(
+            opening.sampling,
+            opening.known,
+            opening.prompt_length,
+            opening.stop_ids,
+            answered=len(opening.known) - opening.prompt_length,
+        )
+        newest = mx.array([opening.known[-1]], dtype=mx.int32)
+        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest)
+
+    def launch(self, batch: Batch) -> "MlxStep":
+        """Decode rows first, so that running streams wait for no chunk of this step."""
+        decoded = self._decode([self._rows[id] for id in batch.decode])
+        chunks = [self._prefill(chunk) for chunk in batch.chunks]
+        tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
+        before = None if self._last is None or self._last.waited else self._last
+        self._last = MlxStep(decoded, chunks, tokens, before)
+        return self._last
+
+    def snapshot(self, sequence: int, length: int) -> Snapshot | None:
+        """Lazy: the copy is made when the device gets to it."""
+        row = self._rows[sequence]
+        stored = self._decoding(row).snapshot(row, length)
+        if stored is not None:
+            mx.async_eval([cache.state for cache in stored.caches])
+        return stored
+
+    def close(self, sequence: int) -> None:
+        """Unknown sequences are ignored."""
+        row = self._rows.pop(sequence, None)
+        if row is not None:
+            self._decoding(row).drop(row)
+            self._alone.pop(sequence, None)
+
+    def _decode(self, rows: list[Row]) -> "list[Decoded]":
+        if not rows:
+            return []
+        if self._batchable:
+            return [Decoded(*self._shared.step(rows))]
+        return [Decoded(*self._decoding(row).step([row])) for row in rows]
+
+    def _decoding(self, row: Row) -> Decoding:
+        if self._batchable:
+            return self._shared
+        return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary))
+
+    def _prefill(self, chunk: Chunk) -> list[object]:
+        """Only the caches are evaluated, so the output layer is never computed for a prompt."""
+        row = self._rows[chunk.sequence]
+        assert row.caches is not None and row.computed == chunk.start
+        if chunk.tokens:
+            self._model(mx.array([chunk.tokens], dtype=mx.int32), cache=row.caches)
+            row.computed += len(chunk.tokens)
+        state = [cache.state for cache in row.caches]
+        mx.async_eval(state)
+        return state
+
+    def _info(self, loaded: Loaded, caches: kv.Caches) -> ModelInfo:
+        kinds = sorted({type(cache).__name__ for cache in caches})
+        notes = () if self._batchable else (f"decodes one sequence at a time: {', '.join(kinds)} cannot be batched",)
+        for note in notes:
+            log.warning("engine.not_batched", reason=note)
+        text = loaded.config.get("text_config", loaded.config)
+        return ModelInfo(
+            context=int(text.get("max_position_embeddings") or 1 << 20),
+            vocab_size=self._vocabulary,
+            weight_bytes=loaded.weight_bytes,
+            kv_bytes_per_token=kv.bytes_per_token(caches),
+            dtype=loaded.dtype,
+            load_seconds=loaded.seconds,
+            notes=notes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One decode batch on its way."""
+
+    rows: Sequence[Row]
+    choice: Choice
+
+
+class MlxStep:
+    """A launched batch: its tokens are waited for; chunks beside them are left running and timed by the next step."""
+
+    def __init__(
+        self, decoded: list[Decoded], chunks: list[list[object]], tokens: int, before: "MlxStep | None"
+    ) -> None:
+        self._decoded = decoded
+        self._chunks = chunks
+        self._tokens = tokens
+        self._before = before
+        self._free_since = time.perf_counter()
+        self.waited = False
+
+    def wait(self) -> StepResult:
+        """Raises EngineFault if the device failed."""
+        try:
+            earlier = self._before.prefilled() if self._before is not None else (0, 0.0)
+            sampled = self._sampled()
+            own = (0, 0.0) if self._decoded else self.prefilled()
+        except RuntimeError as error:
+            raise EngineFault(f"the device failed: {error}") from error
+        self._before, self.waited = None, True
+        return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]))
+
+    def prefilled(self) -> tuple[int, float]:
+        """Wait for the chunks: how many tokens they were, and the seconds since the device was free for them."""
+        if not self._chunks:
+            return (0, 0.0)
+        mx.eval(self._chunks)
+        self._chunks = []
+        return (self._tokens, time.perf_counter() - self._free_since)
+
+    def _sampled(self) -> dict[int, Sampled]:
+        out: dict[int, Sampled] = {}
+        for decoded in self._decoded:
+            out.update(zip((row.id for row in decoded.rows), decoded.choice.read(), strict=True))
+        if out:
+            self._free_since = time.perf_counter()
+        return out
+
+
+def _warm_up(model: nn.Module) -> tuple[int, kv.Caches]:
+    """Run two tokens, so that the first request pays for no kernel build; gives the vocabulary's size too."""
+    caches = kv.fresh(model)
+    logits = model(mx.array([[0, 0]], dtype=mx.int32), cache=caches)
+    mx.eval(logits, [cache.state for cache in caches])
+    return logits.shape[-1], caches
+
+
+def _eos_ids(config: dict[str, object]) -> list[int] | None:
+    ids = config.get("eos_token_id")
+    if ids is None:
+        return None
+    return [int(i) for i in ids] if isinstance(ids, list) else [int(str(ids))]

@@ -1,0 +1,121 @@
+"""Rows that decode together: which caches they share, who joins, who leaves, one forward pass for all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from appliance.engine.mlx.kv import Caches, KVSnapshot, snapshot
+from appliance.engine.mlx.sampler import Choice, Sampler, SampleRow
+
+
+@dataclass(eq=False, slots=True)
+class Row:
+    """One sequence on the device. `caches` are its own while it stands alone, None while it is in a shared batch.
+
+    `computed` counts the tokens in its caches, launched ones included; `newest` (1,) is its next input.
+    """
+
+    id: int
+    sample: SampleRow
+    caches: Caches | None
+    computed: int
+    newest: mx.array
+
+
+class Decoding:
+    """The decode batch. One row keeps its own caches, without padding or mask; more share a left-padded rectangle."""
+
+    def __init__(self, model: nn.Module, vocabulary: int) -> None:
+        self._model = model
+        self._vocabulary = vocabulary
+        self._rows: list[Row] = []
+        self._caches: Caches = []
+        self._tokens: mx.array | None = None  # (B,): the rows' next inputs, perhaps not yet computed
+        self._sampler: Sampler | None = None
+        self._stale = True  # the sampler's rows are not ours any more
+
+    def step(self, rows: Sequence[Row]) -> tuple[list[Row], Choice]:
+        """Start one token for exactly these rows and return at once: the rows in the order of the choice."""
+        self._become(rows)
+        assert self._sampler is not None and self._tokens is not None
+        logits = self._model(self._tokens[:, None], cache=self._caches)[:, -1]
+        choice = self._sampler.sample(logits)
+        self._tokens = choice.tokens
+        for row in self._rows:
+            row.computed += 1
+        mx.async_eval(choice.arrays())
+        return list(self._rows), choice
+
+    def drop(self, row: Row) -> None:
+        """Let a row go that will not come back; its place in the rectangle goes at once."""
+        if row in self._rows:
+            self._keep([other for other in self._rows if other is not row])
+            self._stale = True
+
+    def snapshot(self, row: Row, length: int) -> KVSnapshot | None:
+        """A copy of a row's first `length` tokens, where its caches can give that."""
+        caches = self._extract(row) if row.caches is None else row.caches
+        return snapshot(caches, row.computed, length)
+
+    def _become(self, rows: Sequence[Row]) -> None:
+        wanted = set(rows)
+        if wanted != set(self._rows):
+            self._park([row for row in self._rows if row not in wanted])
+            self._keep([row for row in self._rows if row in wanted])
+            self._join([row for row in rows if row not in self._rows])
+            self._stale = True
+        if self._stale:
+            self._sampler = Sampler([row.sample for row in self._rows], self._vocabulary, self._sampler)
+            self._stale = False
+
+    def _park(self, leaving: list[Row]) -> None:
+        """Give rows that skip a step caches of their own again; lazily, so it costs nothing if nobody reads them."""
+        for row in leaving:
+            place = self._rows.index(row)
+            row.newest = self._tokens[place : place + 1]  # type: ignore[index]
+            row.caches = row.caches or self._extract(row)
+
+    def _keep(self, staying: list[Row]) -> None:
+        if len(staying) == len(self._rows):
+            return
+        if not staying:
+            self._rows, self._caches, self._tokens = [], [], None
+            return
+        index = mx.array([self._rows.index(row) for row in staying])
+        for cache in self._caches:
+            cache.filter(index)
+        self._tokens = self._tokens[index]  # type: ignore[index]
+        self._rows = staying
+
+    def _join(self, joining: list[Row]) -> None:
+        if not joining:
+            return
+        newest = [row.newest for row in joining]
+        self._tokens = mx.concatenate(newest if self._tokens is None else [self._tokens, *newest])
+        if not self._rows and len(joining) == 1:
+            self._caches = joining[0].caches or []
+        else:
+            self._merge(joining)
+        self._rows = [*self._rows, *joining]
+
+    def _merge(self, joining: list[Row]) -> None:
+        alone = [row for row in self._rows if row.caches is not None]
+        merged = _merged([*alone, *joining])
+        if self._rows and not alone:
+            for ours, theirs in zip(self._caches, merged, strict=True):
+                ours.extend(theirs)
+        else:
+            self._caches = merged
+        for row in [*alone, *joining]:
+            row.caches = None
+
+    def _extract(self, row: Row) -> Caches:
+        place = self._rows.index(row)
+        return [cache.extract(place) for cache in self._caches]
+
+
+def _merged(rows: Sequence[Row]) -> Caches:
+    layers = zip(*(row.caches for row in rows if row.caches is not None), strict=True)
+    return [layer[0].merge(list(layer)) for layer in layers]

@@ -1,0 +1,90 @@
+"""Keys and values of one sequence: made fresh, copied into a snapshot, restored from one.
+
+mlx-lm has a cache class per kind of attention. What all of them share is used here: `state`, `is_trimmable`, `trim`,
+and, for those that can be batched, `merge`.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
+
+Caches = list[Any]  # one of mlx-lm's cache objects per layer
+
+
+@dataclass(frozen=True, slots=True)
+class KVSnapshot:
+    """A copy of a prefix, `length` tokens long; its arrays are never written."""
+
+    caches: Caches
+    length: int
+    nbytes: int
+
+    def can_trim(self) -> bool:
+        return trimmable(self.caches)
+
+
+def fresh(model: nn.Module) -> Caches:
+    """Empty caches, as the model wants them."""
+    return make_prompt_cache(model)
+
+
+def batchable(caches: Caches) -> bool:
+    """Whether every layer's cache has a batched twin."""
+    return all(hasattr(leaf, "merge") for leaf in _leaves(caches))
+
+
+def trimmable(caches: Caches) -> bool:
+    return all(cache.is_trimmable() for cache in caches)
+
+
+def nbytes(caches: Caches) -> int:
+    return sum(cache.nbytes for cache in caches)
+
+
+def bytes_per_token(caches: Caches) -> int:
+    """Growth per token: plain caches grow for ever; the others are bounded and charged as if they did."""
+    total = 0
+    for leaf in _leaves(caches):
+        keys, values = getattr(leaf, "keys", None), getattr(leaf, "values", None)
+        if isinstance(keys, mx.array) and isinstance(values, mx.array):
+            total += sum(a.shape[1] * a.shape[3] * a.itemsize for a in (keys, values))
+    return total
+
+
+def snapshot(caches: Caches, computed: int, length: int) -> KVSnapshot | None:
+    """A copy of the first `length` of `computed` tokens, or None where these caches cannot be cut back to that."""
+    if length > computed or (length < computed and not trimmable(caches)):
+        return None
+    copies = [_copy(cache, computed - length) for cache in caches]
+    return KVSnapshot(copies, length, nbytes(copies))
+
+
+def restore(stored: KVSnapshot, length: int) -> Caches:
+    """Caches of their own that hold the first `length` tokens of a snapshot."""
+    return [_copy(cache, stored.length - length) for cache in stored.caches]
+
+
+def _copy(cache: Any, drop: int) -> Any:
+    """A copy without the last `drop` tokens. Slices of a plain cache leave out its room to grow."""
+    if type(cache) is KVCache:
+        kept = KVCache()
+        if cache.offset > drop:
+            kept.offset = cache.offset - drop
+            kept.keys = mx.contiguous(cache.keys[..., : kept.offset, :])
+            kept.values = mx.contiguous(cache.values[..., : kept.offset, :])
+        return kept
+    kept = copy.deepcopy(cache)
+    if drop:
+        kept.trim(drop)
+    return kept
+
+
+def _leaves(caches: Caches) -> list[Any]:
+    flat: Caches = []
+    for cache in caches:
+        flat.extend(_leaves(list(cache.caches)) if isinstance(cache, CacheList) else [cache])
+    return flat

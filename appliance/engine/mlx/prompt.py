@@ -1,0 +1,89 @@
+"""Renders messages with a checkpoint's chat template and turns the text into token ids."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from mlx_lm.tokenizer_utils import load as load_tokenizer
+
+from appliance.engine.mlx.tokens import byte_table
+from appliance.errors import LoadFailed, TemplateFailed
+from appliance.vocab.request import Message, Tool
+from appliance.vocab.spec import ChatPrompt
+
+
+class PromptTokenizer:
+    """Thread-safe: rendering compiles templates into jinja's own cache and touches no device."""
+
+    def __init__(self, directory: Path, eos_ids: list[int] | None, trust_remote_code: bool = False) -> None:
+        try:
+            wrapper = load_tokenizer(directory, {"trust_remote_code": trust_remote_code}, eos_token_ids=eos_ids)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise LoadFailed(f"{directory.name}: its tokenizer cannot be loaded: {error}", permanent=True) from error
+        self._tokenizer = wrapper._tokenizer
+        self._bytes = byte_table(self._tokenizer, directory)
+        self.eos_ids = frozenset(wrapper.eos_token_ids)
+
+    def render(self, prompt: ChatPrompt) -> list[int]:
+        """Token ids of the rendered conversation. Raises TemplateFailed with the template's own message."""
+        template = prompt.template or self._tokenizer.chat_template
+        if template is None:
+            raise TemplateFailed(
+                "this checkpoint has no chat template; set template.file in the deploy file", param="messages"
+            )
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [_as_dict(message) for message in prompt.messages],
+                tools=[_tool(tool) for tool in prompt.tools] or None,
+                chat_template=template,
+                tokenize=False,
+                add_generation_prompt=not prompt.continue_final,
+                continue_final_message=prompt.continue_final,
+                **prompt.kwargs,
+            )
+        except (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+            raise TemplateFailed(f"the chat template refused these messages: {error}", param="messages") from error
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def raw(self, token: int) -> bytes:
+        """Ids beyond the vocabulary, which padded output layers can give, add nothing."""
+        return self._bytes[token] if token < len(self._bytes) else b""
+
+    def id_of(self, text: str) -> int | None:
+        """The id of the token that is exactly this text."""
+        token = self._tokenizer.convert_tokens_to_ids(text)
+        return None if token is None or token == self._tokenizer.unk_token_id else token
+
+
+def _as_dict(message: Message) -> dict[str, Any]:
+    out: dict[str, Any] = {"role": message.role, "content": message.content or ""}
+    if message.name is not None:
+        out["name"] = message.name
+    if message.reasoning is not None:
+        out["reasoning_content"] = message.reasoning
+    if message.tool_call_id is not None:
+        out["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        out["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+            }
+            for call in message.tool_calls
+        ]
+    return out
+
+
+def _arguments(text: str) -> Any:
+    """Most templates want a mapping and print it as JSON themselves; what is not JSON stays text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
