@@ -1,0 +1,93 @@
+"""What a deployment asks of its engines: the models sharing a fingerprint folded into one want. PURE."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.config.deployment import Deployment, ModelSpec
+from appliance.control.residency import Want
+from appliance.vocab.spec import EngineSettings, EngineSpec
+
+PREFIX_SHARE = 1 / 3
+"""The most of an engine's share of free memory its prefix cache may take from running requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a model's files are (None: not here yet) and the bytes its engine is expected to take."""
+
+    path: Path | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One engine of the deployment: `models` share it, `first` stands for those properties all have equal."""
+
+    first: ModelSpec
+    models: tuple[ModelSpec, ...]
+    place: Place
+    blas: str
+    stall_target: float
+
+    @property
+    def want(self) -> Want:
+        """Pinned if one is, the longest idle time, loaded at startup if one is."""
+        return Want(
+            fingerprint=self.first.fingerprint,
+            model=self.first.name,
+            bytes=self.place.bytes,
+            pinned=any(model.pin for model in self.models),
+            idle_unload=max(model.idle_unload for model in self.models),
+            startup=any(model.load == "startup" for model in self.models),
+            present=self.place.path is not None,
+        )
+
+    @property
+    def load_timeout(self) -> float:
+        return max(model.load_timeout for model in self.models)
+
+    @property
+    def spec(self) -> EngineSpec:
+        """Only for a model whose files are here."""
+        assert self.place.path is not None
+        return EngineSpec(
+            backend="fake" if self.first.source.kind == "fake" else "mlx",
+            path=str(self.place.path),
+            dtype=self.first.dtype,
+            trust_remote_code=self.first.trust_remote_code,
+        )
+
+    def settings(self, share: int) -> EngineSettings:
+        """The live settings when this engine may grow by `share` bytes."""
+        wished = max(model.cache.prefix_bytes for model in self.models)
+        prefix = min(wished, int(share * PREFIX_SHARE))
+        return EngineSettings(
+            context=max(model.context for model in self.models),
+            concurrency=max(model.concurrency for model in self.models),
+            kv_bytes=share - prefix,
+            prefix_bytes=prefix,
+            stall_target=self.stall_target,
+        )
+
+
+def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, Demand]:
+    """By fingerprint; `places` holds each of the deployment's fingerprints."""
+    groups: dict[str, list[ModelSpec]] = {}
+    for model in deployment.models.values():
+        groups.setdefault(model.fingerprint, []).append(model)
+    options = deployment.engine
+    return {
+        fingerprint: Demand(models[0], tuple(models), places[fingerprint], options.blas, options.stall_target)
+        for fingerprint, models in groups.items()
+    }
+
+
+def names(deployment: Deployment) -> dict[str, str]:
+    """Each model's fingerprint, by the model's name."""
+    return {name: model.fingerprint for name, model in deployment.models.items()}
+
+
+def distinct(models: Iterable[ModelSpec]) -> list[ModelSpec]:
+    """One model for each fingerprint."""
+    return list({model.fingerprint: model for model in models}.values())

@@ -1,0 +1,147 @@
+"""One request from lease to last event: survives the death of its engine and counts to n.
+
+    events = generate(supervisor, model, compose, n=2)
+    async with contextlib.aclosing(events):
+        async for index, event in events: ...
+
+Leaving early, by closing or by cancellation, stops the work in the engine. Deadlines are the caller's.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import msgspec
+
+from appliance import log
+from appliance.config.deployment import ModelSpec
+from appliance.control.stream import Piece
+from appliance.control.supervisor import Lease, Supervisor
+from appliance.errors import EngineDied, revive
+from appliance.vocab.event import Event, Failed, Finished, Started
+from appliance.vocab.spec import Submission
+
+Compose = Callable[[Lease], Submission]
+"""Builds the submission once the first lease is held, so that it follows the model as it is then.
+
+Its `id` is replaced, its seed is that of the first answer. It may raise what the request deserves.
+"""
+
+BARREN_DEATHS = 2
+"""Engine deaths in a row, without a token of this request in between, that end it."""
+MAX_DEATHS = 8
+_SEEDS = 2**63
+
+_log = log.get()
+
+Indexed = tuple[int, Event]
+
+
+async def generate(
+    supervisor: Supervisor, model: ModelSpec, compose: Compose, *, n: int = 1
+) -> AsyncGenerator[Indexed, None]:
+    """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
+
+    Raises what `Supervisor.acquire` raises, the error an engine reported, and EngineDied when the engine keeps
+    dying on this request.
+    """
+    answers = [_Answer(supervisor, model, compose, index) for index in range(n)]
+    if n == 1:
+        async with aclosing(answers[0].events()) as events:
+            async for event in events:
+                yield 0, event
+        return
+    async with aclosing(_merge(answers)) as merged:
+        async for item in merged:
+            yield item
+
+
+@dataclass(slots=True)
+class _Answer:
+    """One of the n answers: what is known of it whatever happens to engines."""
+
+    supervisor: Supervisor
+    model: ModelSpec
+    compose: Compose
+    index: int
+    submission: Submission | None = None
+    emitted: list[int] = field(default_factory=list)
+    started: bool = False
+    finished: bool = False
+    deaths: int = 0
+    barren: int = 0
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        while not self.finished:
+            before = len(self.emitted)
+            try:
+                async with self.supervisor.acquire(self.model) as lease:
+                    stream = lease.handle.generate(self._next(lease))
+                    async with aclosing(stream):
+                        async for piece in stream:
+                            for event in self._take(piece):
+                                yield event
+            except EngineDied as death:
+                self._survive(death, len(self.emitted) > before)
+
+    def _next(self, lease: Lease) -> Submission:
+        if self.submission is None:
+            first = self.compose(lease)
+            seed = (first.sampling.seed + self.index) % _SEEDS
+            sampling = msgspec.structs.replace(first.sampling, seed=seed)
+            self.submission = msgspec.structs.replace(first, sampling=sampling)
+        return msgspec.structs.replace(
+            self.submission, id=self.supervisor.next_id(), emitted=(*self.submission.emitted, *self.emitted)
+        )
+
+    def _take(self, piece: Piece) -> Iterator[Event]:
+        """What the client has not been told yet. Raises the error the engine reported."""
+        self.emitted += piece.tokens
+        for event in piece.events:
+            match event:
+                case Started():
+                    if not self.started:
+                        self.started = True
+                        yield event
+                case Failed(code, message, param):
+                    raise revive(code, message, param)
+                case Finished():
+                    self.finished = True
+                    yield event
+                case _:
+                    yield event
+
+    def _survive(self, death: EngineDied, progressed: bool) -> None:
+        self.deaths += 1
+        self.barren = 1 if progressed else self.barren + 1
+        if self.barren >= BARREN_DEATHS or self.deaths >= MAX_DEATHS:
+            raise death
+        _log.warning("generation.resumed", model=self.model.name, tokens=len(self.emitted), deaths=self.deaths)
+
+
+async def _merge(answers: list[_Answer]) -> AsyncGenerator[Indexed, None]:
+    """Events of all answers as they come; the first error ends all of them."""
+    queue: asyncio.Queue[Indexed | BaseException] = asyncio.Queue(maxsize=len(answers))
+
+    async def produce(answer: _Answer) -> None:
+        try:
+            async with aclosing(answer.events()) as events:
+                async for event in events:
+                    await queue.put((answer.index, event))
+        except Exception as error:  # noqa: BLE001 - carried to the request's own task and raised there
+            await queue.put(error)
+
+    tasks = [asyncio.create_task(produce(answer), name=f"answer {answer.index}") for answer in answers]
+    try:
+        left = len(answers)
+        while left:
+            item = await queue.get()
+            if isinstance(item, BaseException):
+                raise item
+            left -= isinstance(item[1], Finished)
+            yield item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

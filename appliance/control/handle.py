@@ -1,0 +1,267 @@
+"""EngineHandle: the server's end of one engine process, from spawn to reaped.
+
+Everything the engine says is dispatched where its bytes arrive, without a task in between.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import appliance
+from appliance.control.stream import Stream
+from appliance.errors import BodyTooLarge, EngineDied, LoadFailed, Overloaded, WireError
+from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Submission
+from appliance.wire import frames
+
+SOCKET_BYTES = 1 << 20
+MAX_UNSENT_BYTES = 256 << 20
+NICENESS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All an engine is started with; `environ` is its whole environment, `model` a name for logs and messages."""
+
+    model: str
+    spec: EngineSpec
+    settings: EngineSettings
+    environ: Mapping[str, str]
+
+
+class EngineHandle:
+    """One engine process. Made by `start`; `stop` must be awaited in the end, whatever happened before."""
+
+    def __init__(self, launch: Launch, process: asyncio.subprocess.Process, on_lost: Callable[[], None]) -> None:
+        self.model = launch.model
+        self.pid: int = process.pid
+        self.progress: tuple[str, float] = ("starting", 0.0)
+        self.info: ModelInfo | None = None
+        self._process = process
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._streams: dict[int, Stream] = {}
+        self._pings: dict[int, asyncio.Future[frames.Pong]] = {}
+        self._pinged = 0
+        self._disconnected = asyncio.Event()
+        self._loaded: asyncio.Future[ModelInfo] = asyncio.get_running_loop().create_future()
+        self._loaded.add_done_callback(_retrieve)
+
+    @classmethod
+    async def start(cls, launch: Launch, on_lost: Callable[[], None]) -> "EngineHandle":
+        """Spawn the engine and send it its spec. `on_lost` is called when it is gone, before its streams fail.
+
+        Raises LoadFailed when no process can be started.
+        """
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        for end in (ours, theirs):
+            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                end.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", "appliance.engine", str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=package_environ(launch.environ),
+            )  # fmt: skip
+        except OSError as error:
+            ours.close()
+            raise LoadFailed(f"the engine process cannot be started: {error.strerror}") from error
+        finally:
+            theirs.close()
+        _renice(process.pid)
+        handle = cls(launch, process, on_lost)
+        await asyncio.get_running_loop().create_unix_connection(lambda: _Link(handle), sock=ours)
+        handle._send(frames.Hello(frames.VERSION, launch.model, launch.spec, launch.settings))
+        return handle
+
+    async def ready(self, timeout: float) -> ModelInfo:
+        """Wait until the model is loaded.
+
+        Raises LoadFailed when the engine says so, dies, or needs longer than `timeout` seconds.
+        """
+        try:
+            async with asyncio.timeout(timeout if timeout < float("inf") else None):
+                return await asyncio.shield(self._loaded)
+        except TimeoutError:
+            phase, fraction = self.progress
+            raise LoadFailed(
+                f"loading {self.model} took longer than its load_timeout of {timeout:g} s"
+                f" (it was at {phase}, {fraction:.0%})"
+            ) from None
+
+    def generate(self, submission: Submission) -> Stream:
+        """Submit, and return the stream of what comes back.
+
+        Raises EngineDied if the engine is gone, BodyTooLarge if the request cannot be sent in one frame,
+        Overloaded if the engine does not read. The stream raises EngineDied when the engine dies.
+        """
+        if self._disconnected.is_set() or self._transport is None:
+            raise self._death()
+        if self._transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            raise Overloaded(f"the engine of {self.model} is not reading its requests", retry_after=5)
+        try:
+            self._send(frames.Submit(submission))
+        except WireError as error:
+            raise BodyTooLarge(f"the request is too large for the engine: {error.message}") from error
+        stream = Stream(lambda ended: self._leave(submission.id, ended))
+        self._streams[submission.id] = stream
+        return stream
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Change the live settings; a dead engine ignores it."""
+        self._send(frames.Configure(settings))
+
+    async def ping(self) -> frames.Pong:
+        """The engine's gauges. Raises EngineDied if it is gone."""
+        if self._disconnected.is_set():
+            raise self._death()
+        self._pinged += 1
+        nonce = self._pinged
+        answer: asyncio.Future[frames.Pong] = asyncio.get_running_loop().create_future()
+        self._pings[nonce] = answer
+        try:
+            self._send(frames.Ping(nonce))
+            return await answer
+        finally:
+            del self._pings[nonce]
+
+    @property
+    def alive(self) -> bool:
+        return not self._disconnected.is_set()
+
+    async def disconnected(self) -> None:
+        """Wait until the engine has closed its end: it is dead, dying or was stopped."""
+        await self._disconnected.wait()
+
+    def close(self) -> None:
+        """Close the socket, which tells the engine to exit, and return at once."""
+        if self._transport is not None:
+            self._transport.close()
+
+    async def stop(self, grace: float) -> int:
+        """Close the socket, which tells the engine to exit; kill it after `grace` seconds.
+
+        Returns the exit code (negative: the signal) once the process is reaped, also when cancelled.
+        """
+        self.close()
+        try:
+            async with asyncio.timeout(grace):
+                return await self._process.wait()
+        except TimeoutError:
+            return await self._kill()
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self._kill()))
+            raise
+
+    async def _kill(self) -> int:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        return await self._process.wait()
+
+    def _send(self, frame: frames.ToEngine) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frames.encode(frame))
+
+    def _leave(self, sequence: int, ended: bool) -> None:
+        self._streams.pop(sequence, None)
+        if not ended:
+            self._send(frames.Cancel(sequence))
+
+    def _death(self) -> EngineDied:
+        return EngineDied(f"the engine of {self.model} ended while it was working")
+
+    # ---- called by the link
+    def _connected(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def _dispatch(self, frame: frames.ToServer) -> None:
+        match frame:
+            case frames.Events(_, sequences):
+                for part in sequences:
+                    # A stream that was left may still get the events of the step that was running.
+                    if (stream := self._streams.get(part.id)) is not None:
+                        stream.feed(part.tokens, part.events)
+            case frames.Progress(phase, fraction):
+                self.progress = (phase, fraction)
+            case frames.Ready(info):
+                self.info = info
+                if not self._loaded.done():
+                    self._loaded.set_result(info)
+            case frames.LoadError(message, permanent):
+                self._load_failed(LoadFailed(message, permanent=permanent))
+            case frames.Pong(nonce):
+                if (answer := self._pings.get(nonce)) is not None and not answer.done():
+                    answer.set_result(frame)
+            case frames.HelloBack(version) if version != frames.VERSION:
+                self._load_failed(
+                    LoadFailed(f"the engine speaks version {version}, the server {frames.VERSION}", permanent=True)
+                )
+            case frames.HelloBack():
+                self.progress = ("loading", 0.0)
+
+    def _lost(self) -> None:
+        self._disconnected.set()
+        self._on_lost()
+        self._load_failed(LoadFailed(f"the engine of {self.model} ended while it was loading"))
+        for stream in self._streams.values():
+            stream.fail(self._death())
+        for answer in self._pings.values():
+            if not answer.done():
+                answer.set_exception(self._death())
+
+    def _load_failed(self, error: LoadFailed) -> None:
+        if not self._loaded.done():
+            self._loaded.set_exception(error)
+
+
+class _Link(asyncio.Protocol):
+    """Bytes of the socket into frames of the handle."""
+
+    def __init__(self, handle: EngineHandle) -> None:
+        self._handle = handle
+        self._reader = frames.server_reader()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._handle._connected(transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._reader.feed(data):
+                self._handle._dispatch(frame)
+        except WireError:
+            # Nothing after an unreadable frame can be trusted: treat the engine as dead.
+            assert self._transport is not None
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._handle._lost()
+
+
+def _retrieve(future: "asyncio.Future[ModelInfo]") -> None:
+    """A load nobody waits for any more may fail without a complaint about an unread exception."""
+    if not future.cancelled():
+        future.exception()
+
+
+def package_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The child starts with -P, so that a file in the working directory cannot shadow a module; in a checkout
+    the package itself must then be named."""
+    root = Path(appliance.__file__).resolve().parent.parent
+    if root.name == "site-packages":
+        return dict(environ)
+    already = environ.get("PYTHONPATH")
+    return {**environ, "PYTHONPATH": f"{root}{os.pathsep}{already}" if already else str(root)}
+
+
+def _renice(pid: int) -> None:
+    """On Linux the server must keep answering beside engines that use every core."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, pid, NICENESS)

@@ -1,0 +1,53 @@
+"""What this machine adds to an engine: its BLAS, its environment and the memory a model takes on it."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance import log
+from appliance.config.deployment import ModelSpec
+from appliance.control import blas, footprint
+from appliance.control.demand import Demand, Place
+from appliance.control.handle import Launch
+from appliance.vocab.spec import EngineSettings
+
+_log = log.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`cpu` says that MLX computes on the processor here, `cores` how many of them we may use."""
+
+    environ: Mapping[str, str]
+    platform: str
+    machine: str
+    cpu: bool
+    cores: int
+
+    @classmethod
+    def of_this(cls, environ: Mapping[str, str]) -> "Machine":
+        cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+        return cls(environ, sys.platform, platform.machine(), blas.mlx_is_cpu_only(), cores)
+
+    def launch(self, demand: Demand, settings: EngineSettings) -> Launch:
+        """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file."""
+        spec = demand.spec
+        extra: dict[str, str] = {}
+        if spec.backend == "mlx":
+            preload = blas.choose(demand.blas, platform=self.platform, machine=self.machine, cpu_backend=self.cpu)
+            extra = blas.environment(preload, self.environ, self.cores)
+            if preload.advice:
+                _log.warning("engine.blas", model=demand.first.name, library=None, advice=preload.advice)
+            elif preload.library:
+                _log.info("engine.blas", model=demand.first.name, library=preload.library)
+        return Launch(demand.first.name, spec, settings, {**self.environ, **extra})
+
+    def place(self, model: ModelSpec, path: Path | None) -> Place:
+        """A model found at `path`, with its memory. Reads file headers."""
+        if model.source.kind == "fake":
+            return Place(path, footprint.FAKE_BASE_BYTES)
+        weights = footprint.measure(path, model.dtype, cpu=self.cpu) if path is not None else 0
+        return Place(path, footprint.ENGINE_BASE_BYTES + weights)

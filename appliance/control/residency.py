@@ -1,0 +1,134 @@
+"""What the registry knows of every engine, and what it may ask to be done. Values only, PURE."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from appliance.control.failures import Failure
+from appliance.errors import ApplianceError
+
+
+class EngineState(StrEnum):
+    COLD = "cold"
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+IN_MEMORY = (EngineState.LOADING, EngineState.READY, EngineState.DRAINING)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What the models sharing one engine want of it, the strongest of each.
+
+    `present` says whether the files are here, `bytes` what its process is expected to take.
+    """
+
+    fingerprint: str
+    model: str
+    bytes: int
+    pinned: bool = False
+    idle_unload: float = math.inf
+    startup: bool = False
+    present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    id: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One fingerprint's engine. `number` is that of its process, so that news of an earlier one is not believed.
+
+    `retired` engines are not in the deployment any more; `wanted` asks for a load though nobody waits.
+    """
+
+    want: Want
+    state: EngineState = EngineState.COLD
+    number: int = 0
+    waiters: tuple[Waiter, ...] = ()
+    leases: frozenset[int] = frozenset()
+    idle_since: float = 0.0
+    fetching: bool = False
+    stopping: bool = False
+    wanted: bool = False
+    retired: bool = False
+    failure: Failure | None = None
+
+
+Engines = Mapping[str, Engine]
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """`names` maps each model to the fingerprint that serves it; `budget` is in bytes, `spawned` the newest
+    process number, `sharing` the budget and the processes the last Share was for.
+    """
+
+    engines: Engines = MappingProxyType({})
+    names: Mapping[str, str] = MappingProxyType({})
+    budget: int = 0
+    spawned: int = 0
+    sharing: tuple[int, ...] = ()
+    closing: bool = False
+
+
+# ---- effects
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Get the files; answer with on_fetched."""
+
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start process `number`; answer with on_ready and, whenever it has ended, on_gone."""
+
+    fingerprint: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End process `number`; its on_gone still comes."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Waiter `waiter` now holds a lease of the same id on process `number`."""
+
+    waiter: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    waiter: int
+    error: ApplianceError
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The set of engines in memory has changed: each may grow by `bytes` beyond its weights."""
+
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Call on_tick at this time; it replaces any earlier wish."""
+
+    at: float
+
+
+Effect = Fetch | Spawn | Stop | Grant | Reject | Share | WakeAt
+Transition = tuple[Registry, list[Effect]]

@@ -1,0 +1,108 @@
+"""How the state of every model is told to people, metrics and the readiness check. PURE."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance.config.deployment import Deployment
+from appliance.control import registry
+from appliance.control.residency import Engine, EngineState, Registry
+from appliance.vocab.spec import ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that should be so: Downloaded, Loaded or Healthy; `reason` is one word, `message` for people."""
+
+    name: str
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is known of the process: its load as (phase, 0..1), a download as (phase, done, total)."""
+
+    pid: int | None = None
+    load: tuple[str, float] | None = None
+    download: tuple[str, int, int] | None = None
+    info: ModelInfo | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """One model. `bytes` is what its engine is expected to take, `idle_left` seconds until it is unloaded.
+
+    Models sharing an engine show the same pid. `retired` engines are finishing requests of an earlier deployment.
+    """
+
+    name: str
+    fingerprint: str
+    state: EngineState
+    pid: int | None
+    leases: int
+    waiting: int
+    idle_left: float | None
+    bytes: int
+    retired: bool
+    load: tuple[str, float] | None
+    download: tuple[str, int, int] | None
+    info: ModelInfo | None
+    conditions: tuple[Condition, ...]
+
+
+def describe(
+    state: Registry, deployment: Deployment | None, observed: Mapping[str, Observed], now: float
+) -> tuple[ModelStatus, ...]:
+    """Every model of the deployment in its order, then engines on their way out."""
+    present = [(name, model.fingerprint) for name, model in deployment.models.items()] if deployment else []
+    shown = [
+        _one(name, state.engines[fingerprint], observed[fingerprint], now)
+        for name, fingerprint in present
+        if fingerprint in state.engines
+    ]
+    leaving = [e for e in state.engines.values() if e.retired]
+    return (*shown, *(_one(e.want.model, e, observed[e.want.fingerprint], now) for e in leaving))
+
+
+def _one(name: str, engine: Engine, seen: Observed, now: float) -> ModelStatus:
+    return ModelStatus(
+        name=name,
+        fingerprint=engine.want.fingerprint,
+        state=engine.state,
+        pid=seen.pid,
+        leases=len(engine.leases),
+        waiting=len(engine.waiters),
+        idle_left=registry.idle_left(engine, now),
+        bytes=engine.want.bytes,
+        retired=engine.retired,
+        load=seen.load,
+        download=seen.download,
+        info=seen.info,
+        conditions=_conditions(engine, seen),
+    )
+
+
+def _conditions(engine: Engine, seen: Observed) -> tuple[Condition, ...]:
+    return (_downloaded(engine, seen), _loaded(engine), _healthy(engine))
+
+
+def _downloaded(engine: Engine, seen: Observed) -> Condition:
+    if engine.want.present:
+        return Condition("Downloaded", True, "Present")
+    if seen.download is None:
+        return Condition("Downloaded", False, "Missing", "the files are fetched with the first request")
+    phase, done, total = seen.download
+    share = f" {done / total:.0%}" if total else ""
+    return Condition("Downloaded", False, "Fetching", f"{phase}{share}")
+
+
+def _loaded(engine: Engine) -> Condition:
+    return Condition("Loaded", engine.state is EngineState.READY, engine.state.name.capitalize())
+
+
+def _healthy(engine: Engine) -> Condition:
+    if engine.failure is None:
+        return Condition("Healthy", True, "NoFailure")
+    reason = "PermanentFailure" if engine.failure.permanent else "TransientFailure"
+    return Condition("Healthy", False, reason, engine.failure.error.message)

@@ -1,0 +1,354 @@
+"""The owner of all engines: it alone holds the registry, and performs what the registry decides.
+
+async with Supervisor(store, environ=environ) as supervisor:
+    await supervisor.apply(deployment)
+    async with supervisor.acquire(model) as lease:
+        stream = lease.handle.generate(submission)
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from appliance import log
+from appliance.config.deployment import Deployment, ModelSpec, Source
+from appliance.control import demand, registry
+from appliance.control.demand import Demand, Place
+from appliance.control.fetch import LOCAL, fetch
+from appliance.control.handle import EngineHandle
+from appliance.control.machine import Machine
+from appliance.control.residency import Effect, Fetch, Grant, Registry, Reject, Share, Spawn, Stop, Transition, WakeAt
+from appliance.control.status import ModelStatus, Observed, describe
+from appliance.errors import LoadFailed, SourceError
+from appliance.models.store import Store
+from appliance.vocab.spec import EngineSettings, ModelInfo
+
+STOP_GRACE_SECONDS = 10.0
+
+_log = log.get()
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One request's hold on a loaded engine.
+
+    `model` is the spec asked for, or the present one of that name where its engine has changed meanwhile.
+    `load_seconds` of the wait were loading (0: it was warm), `queue_seconds` everything else.
+    """
+
+    handle: EngineHandle
+    model: ModelSpec
+    info: ModelInfo
+    queue_seconds: float
+    load_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A deployment with what had to be looked up on disk for it."""
+
+    deployment: Deployment
+    demands: Mapping[str, Demand]
+
+
+@dataclass(slots=True)
+class _Run:
+    """One engine process as the supervisor sees it."""
+
+    demand: Demand
+    started: float
+    ready: float | None = None
+    handle: EngineHandle | None = None
+    stopping: bool = False
+    settings: EngineSettings | None = None
+
+    def close(self) -> None:
+        self.stopping = True
+        if self.handle is not None:
+            self.handle.close()
+
+    def configure(self, settings: EngineSettings) -> None:
+        if self.handle is not None and settings != self.settings:
+            self.settings = settings
+            self.handle.configure(settings)
+
+
+@dataclass(slots=True)
+class _Download:
+    task: asyncio.Task[None] | None = None
+    progress: tuple[str, int, int] = ("starting", 0, 0)
+    fingerprints: set[str] = field(default_factory=set)
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+
+class Supervisor:
+    """See the module. All methods belong to one event loop.
+
+    `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files.
+    """
+
+    def __init__(self, store: Store, *, environ: Mapping[str, str]) -> None:
+        self.on_fetched: Callable[[], Awaitable[object]] | None = None
+        self._store = store
+        self._machine = Machine.of_this(environ)
+        self._state = Registry()
+        self._deployment: Deployment | None = None
+        self._demands: Mapping[str, Demand] = {}
+        self._runs: dict[int, _Run] = {}
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._downloads: dict[Source, _Download] = {}
+        self._share = 0
+        self._ids = itertools.count(1)
+        self._alarm: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(0)
+        await self._tasks.__aexit__(kind, error, trace)
+
+    # ---- the deployment
+    async def apply(self, deployment: Deployment) -> None:
+        """Serve `deployment` from now on. Engines it does not change keep running; others converge behind."""
+        self.commit(await self.prepare(deployment))
+
+    async def prepare(self, deployment: Deployment) -> Prepared:
+        """Look up, off the loop, what `commit` needs."""
+        places = await asyncio.to_thread(_survey, deployment, self._store, self._machine)
+        return Prepared(deployment, demand.demands(deployment, places))
+
+    def commit(self, prepared: Prepared) -> None:
+        """Switch to a prepared deployment, at once and as a whole."""
+        self._deployment, self._demands = prepared.deployment, prepared.demands
+        wanted = {model.source for model in prepared.deployment.models.values()}
+        for source in self._downloads.keys() - wanted:
+            self._downloads.pop(source).cancel()
+        for run in self._runs.values():
+            run.demand = self._demands.get(run.demand.first.fingerprint, run.demand)
+        wants = {fingerprint: each.want for fingerprint, each in self._demands.items()}
+        self._happen(registry.on_apply, wants, demand.names(prepared.deployment), prepared.deployment.memory.budget)
+        self._configure()
+
+    # ---- requests
+    def next_id(self) -> int:
+        """A number unique for the life of this supervisor, as submissions need."""
+        return next(self._ids)
+
+    @asynccontextmanager
+    async def acquire(self, model: ModelSpec) -> AsyncIterator[Lease]:
+        """Hold the engine of `model`, loading it first where needed; waiting is not bounded here.
+
+        Raises UnknownModel if it is not in the deployment any more, Unavailable while closing or where it cannot
+        fit in memory, LoadFailed or SourceError with the reason it cannot be had.
+        """
+        asked = self._now()
+        waiter = self.next_id()
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = answer
+        try:
+            self._happen(registry.on_acquire, waiter, model.name)
+            number = await answer
+            yield self._lease(self._runs[number], model, asked)
+        finally:
+            self._waiting.pop(waiter, None)
+            # A request cancelled while waiting may have been granted a moment ago: both are harmless if not so.
+            self._happen(registry.on_leave, waiter)
+            self._happen(registry.on_release, waiter)
+
+    def _lease(self, run: _Run, asked_for: ModelSpec, asked: float) -> Lease:
+        assert run.handle is not None
+        assert run.handle.info is not None
+        assert run.ready is not None
+        now = self._now()
+        loading = max(0.0, run.ready - max(asked, run.started))
+        same = asked_for.fingerprint == run.demand.first.fingerprint
+        named = (model for model in run.demand.models if model.name == asked_for.name)
+        model = asked_for if same else next(named, asked_for)
+        return Lease(run.handle, model, run.handle.info, max(0.0, now - asked - loading), loading)
+
+    # ---- what is the case
+    def status(self) -> tuple[ModelStatus, ...]:
+        """Every model of the deployment and the engines on their way out, for people and metrics."""
+        now = self._now()
+        observed = {fingerprint: self._observe(fingerprint) for fingerprint in self._state.engines}
+        return describe(self._state, self._deployment, observed, now)
+
+    def readiness(self) -> tuple[str, ...]:
+        """Why not to send requests here yet, one reason each; empty when ready."""
+        if self._state.closing:
+            return ("the appliance is shutting down",)
+        if self._deployment is None:
+            return ("no deployment is applied yet",)
+        waiting = (e for e in self._state.engines.values() if e.want.startup and e.wanted and e.failure is None)
+        return tuple(f"{engine.want.model} is loading" for engine in waiting)
+
+    def _observe(self, fingerprint: str) -> Observed:
+        number = self._state.engines[fingerprint].number
+        run = self._runs.get(number)
+        downloads = (d for d in self._downloads.values() if fingerprint in d.fingerprints)
+        download = next(downloads, None)
+        handle = run.handle if run else None
+        return Observed(
+            pid=handle.pid if handle else None,
+            load=handle.progress if handle and handle.info is None else None,
+            download=download.progress if download else None,
+            info=handle.info if handle else None,
+        )
+
+    # ---- the end
+    async def close(self, drain_timeout: float) -> None:
+        """Take no more requests, let running ones finish for `drain_timeout` seconds, then stop every engine."""
+        self._happen(registry.on_close)
+        for source in list(self._downloads):
+            self._downloads.pop(source).cancel()
+        try:
+            async with asyncio.timeout(drain_timeout):
+                await self._empty.wait()
+        except TimeoutError:
+            for run in self._runs.values():
+                run.close()
+            await self._empty.wait()
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    # ---- the registry: events in, effects out
+    def _happen(self, event: Callable[..., Transition], *what: object) -> None:
+        self._state, effects = event(self._state, *what, now=self._now())
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Grant(waiter, number):
+                if (answer := self._waiting.get(waiter)) is not None and not answer.done():
+                    answer.set_result(number)
+            case Reject(waiter, error):
+                if (answer := self._waiting.get(waiter)) is not None and not answer.done():
+                    answer.set_exception(error)
+            case Spawn(fingerprint, number):
+                self._runs[number] = _Run(self._demands[fingerprint], self._now())
+                self._empty.clear()
+                self._tasks.create_task(self._run(number), name=f"engine {number}")
+            case Stop(number):
+                self._runs[number].close()
+            case Fetch(fingerprint):
+                self._download(fingerprint)
+            case Share(size):
+                self._share = size
+                self._configure()
+            case WakeAt(at):
+                if self._alarm is not None:
+                    self._alarm.cancel()
+                loop = asyncio.get_running_loop()
+                self._alarm = loop.call_at(at, self._happen, registry.on_tick)
+
+    def _configure(self) -> None:
+        for run in self._runs.values():
+            run.configure(run.demand.settings(self._share))
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # ---- one engine, from spawn to reaped
+    async def _run(self, number: int) -> None:
+        run = self._runs[number]
+        error: LoadFailed | None = None
+        try:
+            await self._serve(number, run)
+        except LoadFailed as failed:
+            error = failed
+            if not run.stopping:
+                _log.warning("engine.load_failed", model=run.demand.first.name, permanent=failed.permanent,
+                             reason=failed.message)  # fmt: skip
+        except Exception:  # noqa: BLE001 - the task supervisor: a bug in one engine's task must not end the others
+            _log.exception("engine.bug", model=run.demand.first.name)
+            error = LoadFailed(f"the engine of {run.demand.first.name} could not be run")
+        finally:
+            del self._runs[number]
+            if not self._runs:
+                self._empty.set()
+        self._happen(registry.on_gone, number, error)
+
+    async def _serve(self, number: int, run: _Run) -> None:
+        name = run.demand.first.name
+        settings = run.demand.settings(self._share)
+        launch = self._machine.launch(run.demand, settings)
+        handle = await EngineHandle.start(launch, lambda: self._happen(registry.on_lost, number))
+        run.handle, run.settings = handle, settings
+        try:
+            if run.stopping:
+                handle.close()
+            _log.info("engine.loading", model=name, pid=handle.pid)
+            info = await handle.ready(run.demand.load_timeout)
+            run.ready = self._now()
+            _log.info("engine.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
+                      dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
+            self._happen(registry.on_ready, number)
+            self._configure()
+            await handle.disconnected()
+        finally:
+            code = await handle.stop(STOP_GRACE_SECONDS)
+            say = _log.info if run.stopping else _log.warning
+            say("engine.gone", model=name, pid=handle.pid, exit=code, asked=run.stopping)
+
+    # ---- downloads
+    def _download(self, fingerprint: str) -> None:
+        source = self._demands[fingerprint].first.source
+        if (running := self._downloads.get(source)) is not None:
+            running.fingerprints.add(fingerprint)
+            return
+        download = self._downloads[source] = _Download(fingerprints={fingerprint})
+        download.task = self._tasks.create_task(self._fetch(source, download), name=f"fetch {source.text}")
+
+    async def _fetch(self, source: Source, download: _Download) -> None:
+        error: SourceError | None = None
+        try:
+            await self._bring(source, download)
+        except SourceError as failed:
+            error = failed
+            _log.warning("model.fetch_failed", source=source.text, permanent=failed.permanent, reason=failed.message)
+        except Exception:  # noqa: BLE001 - the task supervisor again
+            _log.exception("model.fetch_bug", source=source.text)
+            error = SourceError(f"{source.text} could not be fetched", permanent=False)
+        finally:
+            # A cancelled download has been replaced, or is about to be.
+            if self._downloads.get(source) is download:
+                del self._downloads[source]
+        for fingerprint in download.fingerprints:
+            self._happen(registry.on_fetched, fingerprint, error)
+
+    async def _bring(self, source: Source, download: _Download) -> None:
+        """Fetch, have the deployment resolved again with the new files, and see that they are there."""
+
+        def progress(phase: str, done: int, total: int) -> None:
+            download.progress = (phase, done, total)
+
+        if source.kind not in LOCAL:
+            _log.info("model.fetching", source=source.text)
+            await fetch(source, self._store, self._machine.environ, progress)
+            _log.info("model.fetched", source=source.text)
+            if self.on_fetched is not None:
+                await self.on_fetched()
+        if self._deployment is not None:
+            self.commit(await self.prepare(self._deployment))
+        if any(f in self._demands and self._demands[f].place.path is None for f in download.fingerprints):
+            raise SourceError(f"there is no model at {source.text}", permanent=False)
+
+
+def _survey(deployment: Deployment, store: Store, machine: Machine) -> dict[str, Place]:
+    models = demand.distinct(deployment.models.values())
+    return {model.fingerprint: machine.place(model, store.locate(model.source)) for model in models}
