@@ -343,10 +343,17 @@ class Supervisor:
             _log.info("model.fetched", source=source.text)
             if self.on_fetched is not None:
                 await self.on_fetched()
-        if self._deployment is not None:
-            self.commit(await self.prepare(self._deployment))
+        await self._look_again()
         if any(f in self._demands and self._demands[f].place.path is None for f in download.fingerprints):
             raise SourceError(f"there is no model at {source.text}", permanent=False)
+
+    async def _look_again(self) -> None:
+        """Look for the files of the present deployment, whichever that is when the answer is there."""
+        while (deployment := self._deployment) is not None:
+            prepared = await self.prepare(deployment)
+            if deployment is self._deployment:
+                self.commit(prepared)
+                return
 
 
 def _survey(deployment: Deployment, store: Store, machine: Machine) -> dict[str, Place]:
