@@ -30,6 +30,10 @@ class Batch:
     decode: tuple[int, ...]
     chunks: tuple[Chunk, ...]
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to compute."""
+        return bool(self.decode or self.chunks)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -72,6 +76,12 @@ class Snapshot(Protocol):
 
 class Step(Protocol):
     """A batch on its way."""
+
+    def begin(self) -> None:
+        """Start computing, where launching did not already: called once the step before has been waited for and its
+        tokens are sent, by a loop that has nothing else to do. Raises nothing; a failure comes out of `wait`.
+        """
+        ...
 
     def wait(self) -> StepResult:
         """Block until it is computed. Raises EngineFault if the device failed."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import structlog
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.batch import Decoding, Row
-from appliance.engine.mlx.load import Loaded, Progress, load, without_compile_where_it_fails
+from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.sampler import Choice, SampleRow
 from appliance.errors import EngineFault
@@ -30,8 +31,12 @@ class MlxBackend:
         """Raises LoadFailed."""
         if reason := without_compile_where_it_fails():
             log.info("engine.compile_off", reason=reason)
-        loaded = load(spec, progress)
-        tokenizer = PromptTokenizer(Path(spec.path), _eos_ids(loaded.config), spec.trust_remote_code)
+        with ThreadPoolExecutor(
+            1, "tokenizer"
+        ) as beside:  # it touches no device, so the weights need not wait for it
+            reading = beside.submit(PromptTokenizer, Path(spec.path), spec.trust_remote_code)
+            loaded = load(spec, progress)
+            tokenizer = reading.result()
         self._model = loaded.model
         self._vocabulary, caches = _warm_up(loaded.model)
         self._batchable = kv.batchable(caches)
@@ -68,11 +73,13 @@ class MlxBackend:
         return self._last
 
     def snapshot(self, sequence: int, length: int) -> Snapshot | None:
-        """Lazy: the copy is made when the device gets to it."""
+        """Lazy: the copy is made with the step launched last, whose chunk it may need."""
         row = self._rows[sequence]
         stored = self._decoding(row).snapshot(row, length)
         if stored is not None:
-            mx.async_eval([cache.state for cache in stored.caches])
+            state = [cache.state for cache in stored.caches]
+            if self._last is None or not self._last.take_along(state):
+                mx.async_eval(state)
         return stored
 
     def close(self, sequence: int) -> None:
@@ -101,9 +108,7 @@ class MlxBackend:
         if chunk.tokens:
             self._model(mx.array([chunk.tokens], dtype=mx.int32), cache=row.caches)
             row.computed += len(chunk.tokens)
-        state = [cache.state for cache in row.caches]
-        mx.async_eval(state)
-        return state
+        return [cache.state for cache in row.caches]
 
     def _info(self, loaded: Loaded, caches: kv.Caches) -> ModelInfo:
         kinds = sorted({type(cache).__name__ for cache in caches})
@@ -131,7 +136,11 @@ class Decoded:
 
 
 class MlxStep:
-    """A launched batch: its tokens are waited for; chunks beside them are left running and timed by the next step."""
+    """A launched batch: its tokens are waited for; chunks beside them are left running and timed by the next step.
+
+    A GPU takes work at once, so it begins at launch. The CPU backend's queue holds few operations: there, handing the
+    work over takes about as long as the work, and would delay the tokens of the step before.
+    """
 
     def __init__(
         self, decoded: list[Decoded], chunks: list[list[object]], tokens: int, before: "MlxStep | None"
@@ -142,10 +151,38 @@ class MlxStep:
         self._before = before
         self._free_since = time.perf_counter()
         self.waited = False
+        self._failure: RuntimeError | None = None
+        self._along: list[object] | None = []  # None once handed over
+        if not on_cpu():
+            self._hand_over()
+
+    def begin(self) -> None:
+        """Start computing, where launching did not."""
+        if on_cpu():
+            try:
+                self._hand_over()
+            except RuntimeError as error:
+                self._failure = error
+
+    def take_along(self, state: list[object]) -> bool:
+        """Compute this too, unless it is too late for that."""
+        if self._along is None:
+            return False
+        self._along.append(state)
+        return True
+
+    def _hand_over(self) -> None:
+        for decoded in self._decoded:
+            mx.async_eval(decoded.choice.arrays())
+        if self._chunks or self._along:
+            mx.async_eval(self._chunks, self._along)
+        self._along = None
 
     def wait(self) -> StepResult:
         """Raises EngineFault if the device failed."""
         try:
+            if self._failure is not None:
+                raise self._failure
             earlier = self._before.prefilled() if self._before is not None else (0, 0.0)
             sampled = self._sampled()
             own = (0, 0.0) if self._decoded else self.prefilled()
@@ -177,10 +214,3 @@ def _warm_up(model: nn.Module) -> tuple[int, kv.Caches]:
     logits = model(mx.array([[0, 0]], dtype=mx.int32), cache=caches)
     mx.eval(logits, [cache.state for cache in caches])
     return logits.shape[-1], caches
-
-
-def _eos_ids(config: dict[str, object]) -> list[int] | None:
-    ids = config.get("eos_token_id")
-    if ids is None:
-        return None
-    return [int(i) for i in ids] if isinstance(ids, list) else [int(str(ids))]

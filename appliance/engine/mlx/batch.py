@@ -37,7 +37,7 @@ class Decoding:
         self._stale = True  # the sampler's rows are not ours any more
 
     def step(self, rows: Sequence[Row]) -> tuple[list[Row], Choice]:
-        """Start one token for exactly these rows and return at once: the rows in the order of the choice."""
+        """One more token for exactly these rows, not yet computed; the rows in the order of the choice."""
         self._become(rows)
         assert self._sampler is not None and self._tokens is not None
         logits = self._model(self._tokens[:, None], cache=self._caches)[:, -1]
@@ -45,7 +45,6 @@ class Decoding:
         self._tokens = choice.tokens
         for row in self._rows:
             row.computed += 1
-        mx.async_eval(choice.arrays())
         return list(self._rows), choice
 
     def drop(self, row: Row) -> None:

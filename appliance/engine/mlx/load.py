@@ -71,18 +71,23 @@ def _read(path: Path, trust_remote_code: bool) -> tuple[nn.Module, dict[str, Any
 
 def _convert(model: nn.Module, asked: str) -> str:
     """Apply the dtype rule in place and name the result: on CPU `auto` is float32 without quantization,
-    elsewhere the checkpoint's own type."""
+    elsewhere the checkpoint's own type.
+    """
     if on_cpu():
+        _cast(model, mx.float32)  # float32 scales first: dequantizing with float16 ones takes four times as long
         dequantize_model(model)
         asked = "float32" if asked == "auto" else asked
     if asked != "auto":
-        target = DTYPES[asked]
-        model.update(
-            tree_map(lambda p: p.astype(target) if mx.issubdtype(p.dtype, mx.floating) else p, model.parameters())
-        )
+        _cast(model, DTYPES[asked])
         return asked
     kinds = {str(p.dtype).removeprefix("mlx.core.") for _, p in tree_flatten(model.parameters())}
     return "+".join(sorted(kinds))
+
+
+def _cast(model: nn.Module, dtype: mx.Dtype) -> None:
+    model.update(
+        tree_map(lambda p: p.astype(dtype) if mx.issubdtype(p.dtype, mx.floating) else p, model.parameters())
+    )
 
 
 def _materialise(model: nn.Module, progress: Progress) -> int:

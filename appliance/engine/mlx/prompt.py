@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 from mlx_lm.tokenizer_utils import load as load_tokenizer
 
-from appliance.engine.mlx.tokens import byte_table
+from appliance.engine.mlx.tokens import TokenBytes
 from appliance.errors import LoadFailed, TemplateFailed
 from appliance.vocab.request import Message, Tool
 from appliance.vocab.spec import ChatPrompt
@@ -16,13 +16,15 @@ from appliance.vocab.spec import ChatPrompt
 class PromptTokenizer:
     """Thread-safe: rendering compiles templates into jinja's own cache and touches no device."""
 
-    def __init__(self, directory: Path, eos_ids: list[int] | None, trust_remote_code: bool = False) -> None:
+    def __init__(self, directory: Path, trust_remote_code: bool) -> None:
+        """Raises LoadFailed, permanent."""
         try:
-            wrapper = load_tokenizer(directory, {"trust_remote_code": trust_remote_code}, eos_token_ids=eos_ids)
+            extra = {"trust_remote_code": trust_remote_code}
+            wrapper = load_tokenizer(directory, extra, eos_token_ids=_eos_ids(directory))
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise LoadFailed(f"{directory.name}: its tokenizer cannot be loaded: {error}", permanent=True) from error
         self._tokenizer = wrapper._tokenizer
-        self._bytes = byte_table(self._tokenizer, directory)
+        self._bytes = TokenBytes(self._tokenizer)
         self.eos_ids = frozenset(wrapper.eos_token_ids)
 
     def render(self, prompt: ChatPrompt) -> list[int]:
@@ -47,13 +49,23 @@ class PromptTokenizer:
         return self._tokenizer.encode(text, add_special_tokens=False)
 
     def raw(self, token: int) -> bytes:
-        """Ids beyond the vocabulary, which padded output layers can give, add nothing."""
-        return self._bytes[token] if token < len(self._bytes) else b""
+        """The bytes a token adds to the text."""
+        return self._bytes[token]
 
     def id_of(self, text: str) -> int | None:
         """The id of the token that is exactly this text."""
         token = self._tokenizer.convert_tokens_to_ids(text)
         return None if token is None or token == self._tokenizer.unk_token_id else token
+
+
+def _eos_ids(directory: Path) -> list[int] | None:
+    """Ids that end an answer by generation_config.json, else config.json; None leaves it to the tokenizer."""
+    for name in ("generation_config.json", "config.json"):
+        file = directory / name
+        ids = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") if file.exists() else None
+        if ids is not None:
+            return list(ids) if isinstance(ids, list) else [ids]
+    return None
 
 
 def _as_dict(message: Message) -> dict[str, Any]:

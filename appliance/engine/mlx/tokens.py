@@ -1,8 +1,7 @@
 """Which bytes each token id adds to the text, from the tokenizer's own decoder."""
 
 import json
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 SPACE = "\u2581"  # sentencepiece writes a space as this character
@@ -16,26 +15,35 @@ def byte_alphabet() -> dict[str, int]:
     return alphabet | {chr(256 + position): byte for position, byte in enumerate(hidden)}
 
 
-def byte_table(tokenizer: Any, directory: Path) -> list[bytes]:
-    """Bytes by token id; special tokens add none.
+class TokenBytes:
+    """Bytes by token id, worked out when first asked for; special tokens and ids past the vocabulary add none.
 
     Byte-level and sentencepiece-style decoders give exact bytes; for any other tokenizer each id is decoded alone,
     where a token that is part of a character gives a replacement character.
     """
-    size = len(tokenizer)
-    added = tokenizer.added_tokens_decoder
-    decode = _decoder(tokenizer, directory)
-    table = []
-    for token, text in enumerate(tokenizer.convert_ids_to_tokens(list(range(size)))):
-        if token in added:
-            table.append(b"" if added[token].special else added[token].content.encode())
-        else:
-            table.append(b"" if text is None else decode(token, text))
-    return table
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._size = len(tokenizer)
+        self._added = tokenizer.added_tokens_decoder
+        self._decode = _decoder(tokenizer)
+        self._known: dict[int, bytes] = {}
+
+    def __getitem__(self, token: int) -> bytes:
+        known = self._known.get(token)
+        if known is None:
+            known = self._known[token] = self._work_out(token)
+        return known
+
+    def _work_out(self, token: int) -> bytes:
+        if token in self._added:
+            return b"" if self._added[token].special else self._added[token].content.encode()
+        text = self._tokenizer.convert_ids_to_tokens(token) if token < self._size else None
+        return b"" if text is None else self._decode(token, text)
 
 
-def _decoder(tokenizer: Any, directory: Path) -> Any:
-    kinds = _decoder_kinds(directory)
+def _decoder(tokenizer: Any) -> Callable[[int, str], bytes]:
+    kinds = _decoder_kinds(tokenizer)
     if "ByteLevel" in kinds:
         alphabet = byte_alphabet()
         return lambda token, text: _byte_level(text, alphabet)
@@ -44,12 +52,12 @@ def _decoder(tokenizer: Any, directory: Path) -> Any:
     return lambda token, text: tokenizer.decode([token]).encode()
 
 
-def _decoder_kinds(directory: Path) -> set[str]:
-    file = directory / "tokenizer.json"
-    if not file.exists():
+def _decoder_kinds(tokenizer: Any) -> set[str]:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or backend.decoder is None:
         return set()
-    decoder = json.loads(file.read_text(encoding="utf-8")).get("decoder") or {}
-    return {step["type"] for step in decoder.get("decoders", [decoder]) if "type" in step}
+    decoder = json.loads(backend.decoder.__getstate__())
+    return {step["type"] for step in decoder.get("decoders", [decoder])}
 
 
 def _byte_level(text: str, alphabet: Mapping[str, int]) -> bytes:
