@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from appliance.config.sources import parse
@@ -41,7 +42,7 @@ def tiny_llama(directory: Path, *, seed: int = 0) -> Path:
     real = smollm2()
     for name in _TOKENIZER_FILES:
         (directory / name).write_bytes((real / name).read_bytes())
-    _write_model(directory, vocab_size=49152, eos=[0, 2], seed=seed)
+    write_model(directory, tiny_config(49152), tiny_weights(49152, seed))
     return directory
 
 
@@ -56,10 +57,11 @@ def tiny_vocab_llama(directory: Path, *, seed: int = 0) -> Path:
         "clean_up_tokenization_spaces": False,
         "chat_template": CHATML,
     }
-    _write_json(directory / "tokenizer.json", tokenizer)
-    _write_json(directory / "tokenizer_config.json", config)
-    _write_json(directory / "generation_config.json", {"eos_token_id": [0, 2], "bos_token_id": 1})
-    _write_model(directory, vocab_size=len(tokenizer["model"]["vocab"]), eos=[0, 2], seed=seed)
+    write_json(directory / "tokenizer.json", tokenizer)
+    write_json(directory / "tokenizer_config.json", config)
+    write_json(directory / "generation_config.json", {"eos_token_id": [0, 2], "bos_token_id": 1})
+    size = len(tokenizer["model"]["vocab"])
+    write_model(directory, tiny_config(size), tiny_weights(size, seed))
     return directory
 
 
@@ -122,60 +124,64 @@ def byte_letters() -> dict[int, str]:
     return {byte: chr(byte) for byte in plain} | {byte: chr(256 + n) for n, byte in enumerate(others)}
 
 
-def tiny_weights(vocab_size: int, seed: int = 0, *, tied: bool = True) -> dict[str, np.ndarray]:
-    """Random float32 weights: 2 layers, hidden 64, 4 heads of 16, 2 of them for keys, feed-forward 128."""
+def tiny_weights(
+    vocab_size: int, seed: int = 0, *, hidden: int = 64, tied: bool = True
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Random float32 weights: 2 layers, 4 heads, 2 of them for keys, feed-forward twice the hidden size."""
     random = np.random.default_rng(seed)
 
-    def matrix(rows: int, columns: int) -> np.ndarray:
+    def matrix(rows: int, columns: int) -> npt.NDArray[np.float32]:
         return (random.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
 
-    def norm() -> np.ndarray:
-        return (1 + 0.1 * random.standard_normal(64)).astype(np.float32)
+    def norm() -> npt.NDArray[np.float32]:
+        return (1 + 0.1 * random.standard_normal(hidden)).astype(np.float16).astype(np.float32)
 
-    weights = {"model.embed_tokens.weight": matrix(vocab_size, 64), "model.norm.weight": norm()}
+    weights = {"model.embed_tokens.weight": matrix(vocab_size, hidden), "model.norm.weight": norm()}
     if not tied:
-        weights["lm_head.weight"] = matrix(vocab_size, 64)
+        weights["lm_head.weight"] = matrix(vocab_size, hidden)
     for layer in range(2):
         at = f"model.layers.{layer}"
         weights |= {
             f"{at}.input_layernorm.weight": norm(),
-            f"{at}.self_attn.q_proj.weight": matrix(64, 64),
-            f"{at}.self_attn.k_proj.weight": matrix(32, 64),
-            f"{at}.self_attn.v_proj.weight": matrix(32, 64),
-            f"{at}.self_attn.o_proj.weight": matrix(64, 64),
+            f"{at}.self_attn.q_proj.weight": matrix(hidden, hidden),
+            f"{at}.self_attn.k_proj.weight": matrix(hidden // 2, hidden),
+            f"{at}.self_attn.v_proj.weight": matrix(hidden // 2, hidden),
+            f"{at}.self_attn.o_proj.weight": matrix(hidden, hidden),
             f"{at}.post_attention_layernorm.weight": norm(),
-            f"{at}.mlp.gate_proj.weight": matrix(128, 64),
-            f"{at}.mlp.up_proj.weight": matrix(128, 64),
-            f"{at}.mlp.down_proj.weight": matrix(64, 128),
+            f"{at}.mlp.gate_proj.weight": matrix(2 * hidden, hidden),
+            f"{at}.mlp.up_proj.weight": matrix(2 * hidden, hidden),
+            f"{at}.mlp.down_proj.weight": matrix(hidden, 2 * hidden),
         }
     return weights
 
 
-def tiny_config(vocab_size: int, eos: list[int], *, tied: bool = True) -> dict[str, Any]:
+def tiny_config(vocab_size: int, *, hidden: int = 64, tied: bool = True) -> dict[str, Any]:
     """The config.json of `tiny_weights`."""
     return {
         "model_type": "llama",
         "architectures": ["LlamaForCausalLM"],
-        "hidden_size": 64,
-        "intermediate_size": 128,
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
-        "head_dim": 16,
+        "head_dim": hidden // 4,
         "max_position_embeddings": 2048,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "vocab_size": vocab_size,
         "tie_word_embeddings": tied,
-        "eos_token_id": eos,
+        "eos_token_id": [0, 2],
         "bos_token_id": 1,
     }
 
 
-def _write_model(directory: Path, *, vocab_size: int, eos: list[int], seed: int) -> None:
-    _write_json(directory / "config.json", tiny_config(vocab_size, eos))
-    save_file(tiny_weights(vocab_size, seed), directory / "model.safetensors", metadata={"format": "mlx"})
+def write_model(directory: Path, config: dict[str, Any], weights: dict[str, npt.NDArray[Any]]) -> None:
+    """Write config.json and model.safetensors."""
+    directory.mkdir(parents=True, exist_ok=True)
+    write_json(directory / "config.json", config)
+    save_file(weights, directory / "model.safetensors", metadata={"format": "mlx"})
 
 
-def _write_json(path: Path, content: object) -> None:
+def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")

@@ -24,12 +24,14 @@ _LOOK_EVERY = 0.25
 def fetch(source: Source, store: Store, report: Report) -> None:
     """Bring the repository into the hub's cache; what a broken off download left is used."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import disable_progress_bars
 
+    disable_progress_bars()
     unfinished = store.unfinished(source)
     with _explained(source):
         files = _wanted_files(source, store)
         missing = [file for file in files if not file.is_cached]
-        check_room(store.hub, sum(file.file_size for file in missing))
+        check_room(store.hub, sum(file.file_size or 0 for file in missing))
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         unfinished.touch()
         with _watched(missing, store, source, report):
@@ -54,7 +56,6 @@ def _wanted_files(source: Source, store: Store) -> "list[DryRunFileInfo]":
         allow_patterns=_NEEDED,
         ignore_patterns=_NOT_NEEDED,
         dry_run=True,
-        tqdm_class=_no_bar(),
     )
     names = {file.filename for file in files}
     if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
@@ -76,7 +77,7 @@ def _no_model(source: Source, names: Iterable[str]) -> SourceError:
 def _watched(missing: "list[DryRunFileInfo]", store: Store, source: Source, report: Report) -> Iterator[None]:
     """Report the bytes that have reached the disk, while the client downloads in threads of its own."""
     blobs = store.hub / f"models--{source.ref.replace('/', '--')}" / "blobs"
-    total = sum(file.file_size for file in missing)
+    total = sum(file.file_size or 0 for file in missing)
     before = _bytes_in(blobs, finished_only=True)
     done = threading.Event()
 
@@ -104,16 +105,6 @@ def _bytes_in(blobs: Path, *, finished_only: bool = False) -> int:
         except FileNotFoundError:  # renamed between listing and asking
             continue
     return sizes
-
-
-def _no_bar() -> type:
-    from huggingface_hub.utils import tqdm
-
-    class Silent(tqdm):  # type: ignore[misc]
-        def __init__(self, *args: object, **kwargs: object) -> None:
-            super().__init__(*args, **{**kwargs, "disable": True})
-
-    return Silent
 
 
 @contextmanager

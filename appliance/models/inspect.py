@@ -82,7 +82,7 @@ def _default_template(named: list[Any]) -> str | None:
 
 def _sampling(path: Path) -> SamplingPatch:
     values = _read(path) or {}
-    patch = {}
+    patch: dict[str, Any] = {}
     for key, (name, kind) in _SAMPLING.items():
         value = values.get(key)
         if value is None:

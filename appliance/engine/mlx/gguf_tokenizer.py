@@ -23,6 +23,7 @@ _UNNAMED = (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
 PRE_TOKENIZERS: Mapping[str, tuple[str, ...]] = {
     "smollm": (r"\p{N}", _GPT2),
     "starcoder": (r"\p{N}", _GPT2),
+    "refact": (r"\p{N}", _GPT2),
     "gpt-2": (_GPT2,),
     "llama-bpe": (_LLAMA3,),
     "llama3": (_LLAMA3,),
@@ -84,14 +85,15 @@ def tokenizer_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def generation_config(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The generation_config.json: every token that ends an answer."""
-    ends = {metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom")} - {None}
+    named = (metadata.get(f"tokenizer.ggml.{key}_token_id") for key in ("eos", "eot", "eom"))
+    ends: set[int] = {id for id in named if id is not None}
     types = token_types(metadata)
     ends |= {
         id
         for id, token in enumerate(metadata["tokenizer.ggml.tokens"])
         if types[id] in (_CONTROL, _USER) and token in _TURN_ENDS
     }
-    config = {"eos_token_id": sorted(ends)}
+    config: dict[str, Any] = {"eos_token_id": sorted(ends)}
     bos = metadata.get("tokenizer.ggml.bos_token_id")
     return config if bos is None else config | {"bos_token_id": bos}
 

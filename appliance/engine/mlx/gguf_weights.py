@@ -135,14 +135,14 @@ def _rope_scaling(get: "_Metadata", head_dim: int, factors: np.ndarray | None) -
 
 
 def _llama3_scaling(base: float, head_dim: int, factors: np.ndarray) -> dict[str, Any]:
-    scaling = {"rope_type": "llama3", "factor": round(float(factors.max()), 4), **_LLAMA3}
+    factor = round(float(factors.max()), 4)
     low, high = _LLAMA3["low_freq_factor"], _LLAMA3["high_freq_factor"]
     wavelengths = 2 * math.pi * base ** (np.arange(0, head_dim, 2) / head_dim)
     smooth = np.clip((_LLAMA3["original_max_position_embeddings"] / wavelengths - low) / (high - low), 0, 1)
-    expected = 1 / ((1 - smooth) / scaling["factor"] + smooth)
+    expected = 1 / ((1 - smooth) / factor + smooth)
     if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-3):
         raise SourceError(f"the position factors in {_ROPE_FACTORS} follow no rule we know; this cannot be converted")
-    return scaling
+    return {"rope_type": "llama3", "factor": factor, **_LLAMA3}
 
 
 class _Metadata:
