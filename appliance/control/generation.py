@@ -1,24 +1,26 @@
 """One request from lease to last event: survives the death of its engine and counts to n.
 
-    events = generate(supervisor, model, compose, n=2)
+    events = generate(supervisor, model, compose, n=2, deadlines=Deadlines.of(deployment.server))
     async with contextlib.aclosing(events):
         async for index, event in events: ...
 
-Leaving early, by closing or by cancellation, stops the work in the engine. Deadlines are the caller's.
+Leaving early, by closing or by cancellation, stops the work in the engine.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import Self
 
 import msgspec
 
 from appliance import log
-from appliance.config.deployment import ModelSpec
+from appliance.config.deployment import ModelSpec, ServerSettings
 from appliance.control.stream import Piece
 from appliance.control.supervisor import Lease, Supervisor
-from appliance.errors import EngineDied, revive
+from appliance.errors import EngineDied, TimedOut, revive
 from appliance.vocab.event import Event, Failed, Finished, Started
 from appliance.vocab.spec import Submission
 
@@ -38,22 +40,52 @@ _log = log.get()
 Indexed = tuple[int, Event]
 
 
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds until the first content, of silence between events after it, and for the whole request."""
+
+    first_token: float
+    idle: float
+    request: float
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> Self:
+        return cls(settings.first_token_timeout, settings.idle_timeout, settings.request_timeout)
+
+
 async def generate(
-    supervisor: Supervisor, model: ModelSpec, compose: Compose, *, n: int = 1
+    supervisor: Supervisor, model: ModelSpec, compose: Compose, *, n: int = 1, deadlines: Deadlines
 ) -> AsyncGenerator[Indexed, None]:
     """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
 
-    Raises what `Supervisor.acquire` raises, the error an engine reported, and EngineDied when the engine keeps
-    dying on this request.
+    Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
+    when the engine keeps dying on this request.
     """
     answers = [_Answer(supervisor, model, compose, index) for index in range(n)]
-    if n == 1:
-        async with aclosing(answers[0].events()) as events:
-            async for event in events:
-                yield 0, event
-        return
-    async with aclosing(_merge(answers)) as merged:
-        async for item in merged:
+    events = answers[0].indexed() if n == 1 else _merge(answers)
+    async with aclosing(_timed(events, deadlines)) as timed:
+        async for item in timed:
+            yield item
+
+
+async def _timed(events: AsyncGenerator[Indexed, None], deadlines: Deadlines) -> AsyncGenerator[Indexed, None]:
+    """The events as long as they come in time; what the reader takes to read them is not held against the engine."""
+    now = asyncio.get_running_loop().time
+    last = (now() + deadlines.request, "request_timeout", deadlines.request)
+    first = (now() + deadlines.first_token, "first_token_timeout", deadlines.first_token)
+    content = False
+    async with aclosing(events):
+        while True:
+            silence = (now() + deadlines.idle, "idle_timeout", deadlines.idle)
+            until, setting, seconds = min(last, silence if content else first)
+            try:
+                async with asyncio.timeout_at(until if until < math.inf else None):
+                    item = await anext(events, None)
+            except TimeoutError:
+                raise TimedOut(f"the generation passed server.{setting} of {seconds:g} s") from None
+            if item is None:
+                return
+            content = content or not isinstance(item[1], Started)
             yield item
 
 
@@ -72,7 +104,7 @@ class _Answer:
     deaths: int = 0
     barren: int = 0
 
-    async def events(self) -> AsyncGenerator[Event, None]:
+    async def indexed(self) -> AsyncGenerator[Indexed, None]:
         while not self.finished:
             before = len(self.emitted)
             try:
@@ -81,7 +113,7 @@ class _Answer:
                     async with aclosing(stream):
                         async for piece in stream:
                             for event in self._take(piece):
-                                yield event
+                                yield self.index, event
             except EngineDied as death:
                 self._survive(death, len(self.emitted) > before)
 
@@ -126,9 +158,9 @@ async def _merge(answers: list[_Answer]) -> AsyncGenerator[Indexed, None]:
 
     async def produce(answer: _Answer) -> None:
         try:
-            async with aclosing(answer.events()) as events:
-                async for event in events:
-                    await queue.put((answer.index, event))
+            async with aclosing(answer.indexed()) as events:
+                async for item in events:
+                    await queue.put(item)
         except Exception as error:  # noqa: BLE001 - carried to the request's own task and raised there
             await queue.put(error)
 

@@ -30,9 +30,9 @@ _log = log.get()
 
 @dataclass(slots=True)
 class Running:
-    """The deployment in force and its number; only the reloader writes. Requests keep the `current` they began with."""
+    """The deployment in force and its number; only the reloader writes. A request keeps the one it began with."""
 
-    current: Deployment
+    deployment: Deployment
     generation: int = 1
 
 
@@ -122,19 +122,19 @@ class Reloader:
 
         if not watched.directories:
             return
-        quiet = int(self._running.current.server.quiet * 1000)
+        quiet = int(self._running.deployment.server.quiet * 1000)
         async for _ in awatch(
             *watched.directories, watch_filter=ours, step=quiet, debounce=quiet * LONGEST_QUIET_FACTOR,
             recursive=False, stop_event=self._rewatch,
         ):  # fmt: skip
-            if self._running.current.server.watch:
+            if self._running.deployment.server.watch:
                 self._dirty.set()
 
     async def _backstop(self) -> None:
         known = None
         while True:
             stamps = await asyncio.to_thread(files.stamps, self._names())
-            if known is not None and stamps != known and self._running.current.server.watch:
+            if known is not None and stamps != known and self._running.deployment.server.watch:
                 self._dirty.set()
             known = stamps
             await asyncio.sleep(BACKSTOP_SECONDS)
@@ -172,7 +172,7 @@ class Reloader:
                 deployment = await asyncio.to_thread(self._read)
             except (Rejected, OSError):
                 # Perhaps the middle of a save: only a file that stays wrong is reported.
-                await asyncio.sleep(self._running.current.server.quiet)
+                await asyncio.sleep(self._running.deployment.server.quiet)
                 deployment = await asyncio.to_thread(self._read)
         except (Rejected, OSError) as error:
             return self._reject(error)
@@ -180,11 +180,11 @@ class Reloader:
 
     async def _accept(self, deployment: Deployment) -> Outcome:
         running = self._running
-        if deployment == running.current:
+        if deployment == running.deployment:
             return Outcome("unchanged", running.generation)
         prepared = await self._supervisor.prepare(deployment)
         # No await between these: a request sees the old deployment or the new one, and so do the engines.
-        running.current = deployment
+        running.deployment = deployment
         running.generation += 1
         self._supervisor.commit(prepared)
         _log.info("config.applied", file=self._path, generation=running.generation, models=len(deployment.models))
@@ -201,4 +201,4 @@ class Reloader:
         return Outcome("rejected", generation, (), reason)
 
     def _names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self._path, *self._running.current.files)))
+        return tuple(dict.fromkeys((self._path, *self._running.deployment.files)))
