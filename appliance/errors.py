@@ -47,6 +47,12 @@ class Unsupported(BadRequest):
     code = "unsupported_parameter"
 
 
+class PolicyConflict(BadRequest):
+    """The profile the request chose cannot be combined with the rules of the model."""
+
+    code = "policy_conflict"
+
+
 class PromptTooLong(BadRequest):
     """The prompt does not fit the model's context."""
 
@@ -88,6 +94,14 @@ class BodyTooLarge(ApplianceError):
 
     status = 413
     code = "body_too_large"
+    fault = Fault.CLIENT
+
+
+class SlowBody(ApplianceError):
+    """The client stopped sending its body."""
+
+    status = 408
+    code = "request_timeout"
     fault = Fault.CLIENT
 
 

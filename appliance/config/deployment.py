@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from appliance.config.problem import Problem
 from appliance.vocab.request import SamplingPatch
 from appliance.vocab.spec import DType
 
@@ -169,18 +170,30 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name for a model; `name` may be a glob. `model` is a model's name, never another alias."""
+    """Another name for a model; `name` may be a glob. `model` is a model's name, never another alias.
+
+    `profiles` are those it lays under its own values, strongest first: several where it stands for another alias.
+    """
 
     name: str
     model: str
     own: Overlay
-    profile: str | None
+    profiles: tuple[str, ...]
     hidden: bool
+
+    @property
+    def profile(self) -> str | None:
+        """The strongest of its profiles."""
+        return self.profiles[0] if self.profiles else None
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """The whole resolved file. `defaults` are layered under every model; `files` are those that were read."""
+    """The whole resolved file. `defaults` are layered under every model.
+
+    `digest` is that of the bytes of `files`, all that were read: a changed comment changes it and nothing else.
+    `warnings` are problems that do not keep it from being used.
+    """
 
     server: ServerSettings
     engine: EngineOptions
@@ -190,8 +203,9 @@ class Deployment:
     models: Mapping[str, ModelSpec]
     aliases: Mapping[str, Alias]
     caches: Mapping[str, CachePolicy]
-    digest: str
+    digest: str = field(compare=False)
     files: tuple[str, ...] = field(default=(), compare=False)
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

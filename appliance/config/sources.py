@@ -45,7 +45,7 @@ def parse(text: str, base: str, catalogue: Mapping[str, str], *, home: str = "")
     if text in catalogue:
         return replace(parse(catalogue[text], base, {}, home=home), text=text)
     if text.startswith(("/", "./", "../", "~")) or text in (".", ".."):
-        path = _absolute(text, base, home)
+        path = absolute(text, base, home)
         return Source("gguf" if path.endswith(".gguf") else "path", path, text)
     if match := _SCHEME.fullmatch(text):
         scheme, rest = match.groups()
@@ -86,13 +86,14 @@ def _package(rest: str, text: str, base: str, home: str) -> Source:
 def _script(rest: str, text: str, base: str, home: str) -> Source:
     if not rest:
         raise SourceSyntax("`fake:` names no script", "write fake:script.yaml")
-    return Source("fake", _absolute(rest, base, home), text)
+    return Source("fake", absolute(rest, base, home), text)
 
 
 _SCHEMES: Mapping[str, Callable[[str, str, str, str], Source]] = {"hf": _hub, "pypi": _package, "fake": _script}
 
 
-def _absolute(path: str, base: str, home: str) -> str:
+def absolute(path: str, base: str, home: str) -> str:
+    """A path as written in a file of the absolute directory `base`. Raises SourceSyntax where `~` means nothing."""
     if path == "~" or path.startswith("~/"):
         if not home:
             raise SourceSyntax(f"`{path}`: there is no home directory here", "write the path in full")

@@ -1,0 +1,96 @@
+"""The codes of problems: one row each, with what `validate --explain` says about it."""
+
+from collections.abc import Mapping
+
+CODES: Mapping[str, tuple[str, str]] = {
+    "E101": (
+        "not YAML",
+        "The text cannot be read as YAML 1.2. The place is where the reader gave up, which may be a line below the "
+        "fault: look for a missing quote, a missing colon, or a tab in the indentation.",
+    ),
+    "E102": (
+        "unknown key",
+        "No such key exists here. Every object is closed, so that a misspelt key is never ignored. Keys beginning "
+        "with `x-` are yours: put notes and anchors there.",
+    ),
+    "E103": ("duplicate key", "A key stands twice in one object. YAML readers would silently keep one of the two."),
+    "E104": (
+        "wrong type",
+        "A value of another kind is needed here: text, number, true/false, list or object. Only `true` and `false` "
+        "are booleans; `yes`, `on` and `no` are text. Quote a number that is meant as text.",
+    ),
+    "E105": (
+        "value not allowed",
+        "The kind is right, the value is not: outside its range, not one of the words, or without its unit. "
+        "Durations are 300ms, 15s, 5m, 2h, 7d; sizes 512MiB, 8GiB or, for memory, 75%; tokens 4096 or 32k.",
+    ),
+    "E106": (
+        "missing key",
+        "A key without a default is not there. Only `version` and one model with a `source` are needed.",
+    ),
+    "E107": (
+        "empty file",
+        "The file holds nothing. An empty file never means `remove everything`; the smallest one has `version: 1` "
+        "and one model.",
+    ),
+    "E108": (
+        "unreadable file",
+        "A file cannot be read: it is missing, is a directory, is not UTF-8, or may not be opened.",
+    ),
+    "E109": (
+        "substitution failed",
+        "`${env:NAME}` and `${file:path}` must exist, unless a default is given: `${env:NAME:-default}`. "
+        "`${env:NAME:?message}` says what to do when it is missing. A plain dollar before a brace is written `$$`.",
+    ),
+    "E110": (
+        "not available in this version",
+        "The key belongs to the language, but this version has no machinery for it. Nothing is ignored silently, "
+        "so the file is refused.",
+    ),
+    "E111": (
+        "load-time key in a request-time place",
+        "Profiles and aliases hold what may differ from request to request: sampling, template variables and "
+        "policy. What decides how a model is loaded is a setting of the model; for another load, add another model.",
+    ),
+    "E112": (
+        "bad name",
+        "Names of models, profiles and cache policies have no spaces, no `:` (which separates a profile in a "
+        "request) and none of `*?[]`. Aliases may be globs.",
+    ),
+    "E113": (
+        "YAML feature not understood",
+        "Tags other than the core ones, keys that are not plain text, anchors that contain themselves and files "
+        "that unfold to millions of values are refused.",
+    ),
+    "E201": ("unknown model", "An alias names a model or alias that is not in the file."),
+    "E202": ("unknown profile", "A `profile` that is not under `profiles`."),
+    "E203": ("unknown cache policy", "A `cache` that is neither under `cache` nor one of `chat` and `none`."),
+    "E204": ("alias cycle", "Aliases that lead back to themselves never reach a model."),
+    "E205": ("alias chain too long", "An alias may name another alias, and that one must name a model."),
+    "E206": ("alias shadows a model", "A name is a model or an alias, not both."),
+    "E207": (
+        "bad source",
+        "A source is a short name, hf:owner/name, a path beginning with / ./ or ~, fake: or pypi:.",
+    ),
+    "E209": ("missing file", "A file or directory named in the configuration does not exist."),
+    "E210": ("locks disagree", "Two layers of one model or alias lock the same parameter to different values."),
+    "E211": ("lock outside clamp", "A locked value lies outside the bounds another layer sets."),
+    "E212": ("empty bounds", "The bounds of several layers have nothing in common, or the lower is above the upper."),
+    "E213": (
+        "impossible memory",
+        "The models that must be in memory cannot fit the budget, or the budget the machine. "
+        "Weights are counted as they lie on disk, so this is a lower bound.",
+    ),
+    "E214": ("unknown family", "A `family` that no family file describes."),
+    "E215": ("revision does not fit", "Only hf: sources have a revision, and it is given once."),
+    "E216": ("bad listen address", "An address that cannot be listened on, or stands twice."),
+    "E217": (
+        "unreadable checkpoint",
+        "The model's files are there, but what they say of themselves cannot be read: config.json is missing or bad.",
+    ),
+    "W301": (
+        "no family matched",
+        "No family file recognises this checkpoint: its template's switches, tool calls and reasoning are treated "
+        "generically. Name a `family`, or write a family file.",
+    ),
+}

@@ -1,0 +1,93 @@
+"""Which family a checkpoint belongs to: the facts that decide, the score, and a family file as a frozen type."""
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from appliance.config.deployment import EMPTY, Family, Mode
+from appliance.config.overlay import frozen, sampling_patch
+from appliance.vocab.request import SamplingPatch
+
+GENERIC = "generic"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a model directory says about itself.
+
+    `context` is the tokens it was made for, `generation` the sampling of its generation_config.json,
+    `weight_bytes` the weights as they lie on disk, `repo` where it came from, if that is known.
+    """
+
+    model_type: str
+    architectures: tuple[str, ...]
+    template: str | None
+    generation: SamplingPatch
+    context: int | None
+    repo: str | None
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Groups that must all hold; an empty group is not given."""
+
+    model_type: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    template_has: tuple[str, ...] = ()
+    repo: tuple[str, ...] = ()
+
+    def score(self, checkpoint: Checkpoint) -> int:
+        """0 where a given group does not hold; otherwise more, the more was asked and held.
+
+        A checkpoint's own words weigh more than the name it was published under, which alone never suffices.
+        """
+        if not (self.model_type or self.architectures or self.template_has):
+            return 0
+        template = checkpoint.template or ""
+        groups = (
+            (bool(self.model_type), checkpoint.model_type in self.model_type, 100),
+            (bool(self.architectures), bool(set(self.architectures) & set(checkpoint.architectures)), 100),
+            (bool(self.template_has), all(t in template for t in self.template_has), 10 * len(self.template_has)),
+            (bool(self.repo), any(fnmatch.fnmatchcase(checkpoint.repo or "", g) for g in self.repo), 5),
+        )
+        given = [(held, weight) for is_given, held, weight in groups if is_given]
+        return sum(weight for _, weight in given) if all(held for held, _ in given) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyFile:
+    """One file of `profiles/`: the family, how it is recognised, and its short names with their sources."""
+
+    family: Family
+    match: Match
+    catalogue: Mapping[str, str]
+
+
+def family_file(value: Mapping[str, Any]) -> FamilyFile:
+    """A family file's checked value as a frozen type."""
+    template, dialects = value.get("template", EMPTY), value.get("dialects", EMPTY)
+    modes = value.get("modes", EMPTY)
+    family = Family(
+        name=value["family"],
+        template_kwargs=frozen(template.get("kwargs", EMPTY)),
+        roles=frozen(template.get("roles", EMPTY)),
+        stop_tokens=tuple(value.get("stop", EMPTY).get("tokens", ())),
+        sampling=sampling_patch(value.get("sampling", EMPTY)),
+        modes=tuple(Mode(n, frozen(m["when"]), sampling_patch(m["sampling"])) for n, m in modes.items()),
+        tool_dialect=dialects.get("tools", "none"),
+        reasoning_dialect=dialects.get("reasoning", "none"),
+        capabilities=frozen(value.get("capabilities", EMPTY)),
+    )
+    match = Match(**{group: tuple(texts) for group, texts in value.get("match", EMPTY).items()})
+    entries = {name: entry["source"] for name, entry in value.get("aliases", EMPTY).items()}
+    return FamilyFile(family, match, MappingProxyType(entries))
+
+
+def recognise(checkpoint: Checkpoint, families: Iterable[FamilyFile]) -> FamilyFile | None:
+    """The family with the highest score, by name among equals; None where nothing fits."""
+    scored = [(f.match.score(checkpoint), f.family.name, f) for f in families]
+    best = max(((s, name, f) for s, name, f in scored if s > 0), key=lambda row: (row[0], row[1]), default=None)
+    return best[2] if best else None

@@ -1,0 +1,25 @@
+"""What decides an engine's weights in memory: an explicit list, hashed."""
+
+import hashlib
+import json
+
+from appliance.config.deployment import Source
+from appliance.vocab.spec import DType
+
+FileFact = tuple[str, int, int]
+"""A file's name, its size in bytes and its modification time in nanoseconds."""
+
+_WEIGHT_SUFFIXES = (".safetensors", ".json", ".model", ".txt", ".jinja", ".gguf", ".py")
+
+
+def fingerprint(source: Source, dtype: DType, trust_remote_code: bool, files: tuple[FileFact, ...]) -> str:
+    """Equal for two models exactly if one engine can serve both. Names and request-time values are not in it."""
+    decides = {
+        "kind": source.kind,
+        "ref": source.ref,
+        "revision": source.revision,
+        "dtype": dtype,
+        "trust_remote_code": trust_remote_code,
+        "files": sorted(f for f in files if source.kind != "path" or f[0].endswith(_WEIGHT_SUFFIXES)),
+    }
+    return hashlib.sha256(json.dumps(decides, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

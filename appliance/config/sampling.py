@@ -1,0 +1,151 @@
+"""What a request gets: the target its name stands for, and the sampling all layers and policies decide. PURE."""
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.config.deployment import Alias, Deployment, ModelSpec, Overlay, Policy, Rewrite, Target
+from appliance.config.overlay import merge_sampling, merge_template
+from appliance.config.policy import tighten
+from appliance.config.suggest import did_you_mean
+from appliance.errors import BadRequest, PolicyConflict, UnknownModel
+from appliance.vocab.request import GenerateRequest, Sampling, SamplingPatch
+
+_OFF = {"top_k": 0}
+"""Values that mean no limit: a clamp with a lower end above them treats them as unset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """`template` are the chat template's variables; `rewrites` is what a client asked for and did not get."""
+
+    sampling: Sampling
+    template: dict[str, Any]
+    rewrites: tuple[Rewrite, ...]
+
+
+def find(deployment: Deployment, asked: str) -> Target:
+    """What a name (`name` or `name:profile`) stands for: exact model, exact alias, longest glob.
+
+    Raises UnknownModel, which names what is near.
+    """
+    name, colon, profile = asked.partition(":")
+    model, alias = _named(deployment, name)
+    chosen: tuple[Overlay, ...] = ()
+    if colon:
+        if profile not in deployment.profiles:
+            hint = did_you_mean(profile, deployment.profiles)
+            raise UnknownModel(_sentence(f"there is no profile `{profile}` for `{name}`", hint), param="model")
+        chosen = (deployment.profiles[profile],)
+    if alias is None:
+        return Target(asked, model, chosen)
+    return Target(asked, model, (alias.own, *chosen, *(deployment.profiles[p] for p in alias.profiles)))
+
+
+def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
+    if name in deployment.models:
+        return deployment.models[name], None
+    alias = deployment.aliases.get(name) or _glob(deployment, name)
+    if alias is None:
+        hint = did_you_mean(name, listed(deployment)) or f"there are {', '.join(list(listed(deployment))[:8])}"
+        raise UnknownModel(_sentence(f"there is no model `{name}`", hint), param="model")
+    return deployment.models[alias.model], alias
+
+
+def _glob(deployment: Deployment, name: str) -> Alias | None:
+    """The longest pattern that fits; the first in the file among equals."""
+    fits = [a for a in deployment.aliases.values() if is_glob(a.name) and fnmatch.fnmatchcase(name, a.name)]
+    return max(fits, key=lambda alias: len(alias.name), default=None)
+
+
+def is_glob(name: str) -> bool:
+    """Whether an alias's name is a pattern."""
+    return not set(name).isdisjoint("*?[")
+
+
+def listed(deployment: Deployment) -> Iterator[str]:
+    """The names clients may know of: models, and aliases that are neither hidden nor globs."""
+    yield from deployment.models
+    yield from (a.name for a in deployment.aliases.values() if not a.hidden and not is_glob(a.name))
+
+
+def decide(deployment: Deployment, target: Target, request: GenerateRequest, seed: int) -> Decided:
+    """Every layer merged leaf by leaf, then the policies: forbid, lock, clamp. `seed` is used if nobody set one.
+
+    Raises BadRequest for a parameter the policy rejects, PolicyConflict where a chosen profile does not go together
+    with the other rules.
+    """
+    model = target.model
+    own = deployment.profiles[model.profile] if model.profile else None
+    below = (model.own, *((own,) if own else ()), deployment.defaults)
+    overlays = (*target.overlays, *below)
+    policy = _policy(overlays)
+    template = merge_template(
+        [request.template, *(overlay.template for overlay in overlays), model.family.template_kwargs]
+    )
+    asked = {**request.sampling.given(), **({} if request.logprobs is None else {"logprobs": request.logprobs})}
+    allowed = _allowed(asked, policy)
+    values = merge_sampling(
+        [
+            SamplingPatch(**{name: value for name, value in allowed.items() if name != "logprobs"}),
+            *(overlay.sampling for overlay in overlays),
+            _mode(model, template),
+            model.family.sampling,
+            model.checkpoint,
+        ]
+    )
+    values = {"seed": seed, **values, "logprobs": allowed.get("logprobs")}
+    given = _clamped({**values, **policy.lock}, policy.clamp)
+    return Decided(Sampling(**given), template, tuple(_rewrites(asked, given, policy)))
+
+
+def _policy(overlays: tuple[Overlay, ...]) -> Policy:
+    policy, conflicts = tighten([overlay.policy for overlay in reversed(overlays)])
+    if conflicts:
+        conflict = conflicts[0]
+        raise PolicyConflict(f"{conflict.param}: {conflict.message}; choose another profile", param="model")
+    return policy
+
+
+def _mode(model: ModelSpec, template: Mapping[str, Any]) -> SamplingPatch:
+    for mode in model.family.modes:
+        if all(key in template and template[key] == value for key, value in mode.when.items()):
+            return mode.sampling
+    return SamplingPatch()
+
+
+def _allowed(asked: Mapping[str, Any], policy: Policy) -> dict[str, Any]:
+    for param in asked:
+        if policy.forbid.get(param) == "reject":
+            raise BadRequest(f"`{param}` may not be set here", param=param)
+    return {param: value for param, value in asked.items() if param not in policy.forbid}
+
+
+def _clamped(values: dict[str, Any], clamps: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+    for param, (low, high) in clamps.items():
+        value = values.get(param, _BUILT_IN[param])
+        if value is None or (value == _OFF.get(param) and value < low):
+            values[param] = high
+        else:
+            values[param] = min(max(value, low), high)
+    return values
+
+
+_BUILT_IN = {name: getattr(Sampling(), name) for name in Sampling.__struct_fields__}
+
+
+def _rewrites(asked: Mapping[str, Any], given: Mapping[str, Any], policy: Policy) -> Iterator[Rewrite]:
+    for param, value in asked.items():
+        got = given.get(param, _BUILT_IN[param])
+        if param in policy.forbid:
+            yield Rewrite(param, "stripped", value, got)
+        elif param in policy.lock:
+            if value != got:
+                yield Rewrite(param, "locked", value, got)
+        elif value != got and param in policy.clamp:
+            yield Rewrite(param, "clamped", value, got)
+
+
+def _sentence(message: str, hint: str) -> str:
+    return f"{message}; {hint}" if hint else message
