@@ -1,0 +1,1 @@
+"""HTTP dialects as pure functions: a body becomes a request, events become bytes."""

@@ -1,0 +1,136 @@
+"""How one field of a JSON body is read and, where it cannot be, what the client is told."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from appliance.errors import BadRequest, Unsupported
+
+MAX_DEPTH = 64
+"""Deepest nesting of a free-form value (a tool's schema, template arguments)."""
+
+Reader = Callable[[str, msgspec.Raw], Any]
+"""Takes a field's name and raw JSON, returns its value; None means not given."""
+
+_ROOT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in `)?\$(?P<path>[^`]*)`)?$", re.DOTALL)
+_WORDS = {
+    "`str`": "a string",
+    "`int`": "an integer",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`object`": "an object",
+    "`array`": "a list",
+    "`null`": "null",
+}
+_SHOWN = 40
+
+
+def read_object(body: bytes) -> dict[str, msgspec.Raw]:
+    """The top-level fields of a JSON object. Raises BadRequest naming what is wrong and where."""
+    if not body.strip():
+        raise BadRequest("the body is empty: send a JSON object")
+    try:
+        return _ROOT.decode(body)
+    except msgspec.ValidationError as error:
+        raise BadRequest("the body must be a JSON object") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the body is not valid JSON: {_syntax(body, error)}") from error
+    except RecursionError as error:
+        raise BadRequest("the body is nested too deeply") from error
+
+
+def typed(kind: Any, must_be: str, then: Callable[[str, Any], Any] | None = None) -> Reader:
+    """A reader for one type. `must_be` says in words what is expected; `then` checks further."""
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind | None)
+
+    def read(name: str, raw: msgspec.Raw) -> Any:
+        value = _decode(decoder, must_be, name, raw)
+        return value if then is None or value is None else then(name, value)
+
+    return read
+
+
+def ignored(name: str, raw: msgspec.Raw) -> None:
+    """A field whose absence changes no answer: accepted and not read."""
+
+
+def refused(why: str, *, unless: tuple[Any, ...] = ()) -> Reader:
+    """A field we know and cannot honour; null and the values in `unless` ask for nothing."""
+    decoder = msgspec.json.Decoder()
+
+    def read(name: str, raw: msgspec.Raw) -> None:
+        value = _decode(decoder, "valid JSON", name, raw)
+        if value is not None and value not in unless:
+            raise Unsupported(f"`{name}` is not supported: {why}", param=name)
+
+    return read
+
+
+def check_depth(name: str, value: Any) -> Any:
+    """The value, if it is nested no deeper than MAX_DEPTH. Raises BadRequest."""
+    level, layer = 0, [value]
+    while layer:
+        if level > MAX_DEPTH:
+            raise BadRequest(f"`{name}` is nested deeper than {MAX_DEPTH} levels", param=name)
+        layer = [child for item in layer for child in _children(item)]
+        level += 1
+    return value
+
+
+def _children(value: Any) -> list[Any]:
+    match value:
+        case dict():
+            return list(value.values())
+        case list():
+            return value
+        case _:
+            return []
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], must_be: str, name: str, raw: msgspec.Raw) -> Any:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise _misfit(name, must_be, raw, str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"`{name}` is not valid JSON: {_syntax(bytes(raw), error)}", param=name) from error
+    except RecursionError as error:
+        raise BadRequest(f"`{name}` is nested deeper than {MAX_DEPTH} levels", param=name) from error
+
+
+def _misfit(name: str, must_be: str, raw: msgspec.Raw, said: str) -> BadRequest:
+    match = _PATH.match(said)
+    assert match is not None
+    what, path = match["what"], match["path"] or ""
+    if not path or "..." in path:
+        return BadRequest(f"`{name}` must be {must_be}, got {_shown(raw)}", param=name)
+    place = f"{name}{path}"
+    if missing := re.match(r"Object missing required field `(.+)`", what):
+        return BadRequest(f"`{place}.{missing[1]}` is required", param=f"{place}.{missing[1]}")
+    for word, plain in _WORDS.items():
+        what = what.replace(word, plain)
+    return BadRequest(f"`{place}`: {what[:1].lower()}{what[1:]}", param=place)
+
+
+def _shown(raw: msgspec.Raw) -> str:
+    text = bytes(raw).decode(errors="replace")
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _syntax(body: bytes, error: Exception) -> str:
+    """Better words than the decoder's where the standard library has them."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as wrong:
+        return f"byte {wrong.start} is not UTF-8"
+    try:
+        json.loads(text).__repr__().encode()
+    except json.JSONDecodeError as wrong:
+        return f"{wrong.msg} at line {wrong.lineno}, column {wrong.colno}"
+    except (ValueError, RecursionError):
+        return str(error)
+    return "a \\u escape is half of a surrogate pair" if re.search(r"\\u[dD][89a-fA-F]", text) else str(error)

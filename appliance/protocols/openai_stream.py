@@ -1,0 +1,237 @@
+"""Events as OpenAI chat answers: server-sent chunks, or the same events folded into one body.
+
+`StreamEncoder.feed` runs once per token of every stream: what never changes is encoded once, and only the
+text is encoded per token.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from appliance.errors import ApplianceError
+from appliance.protocols.errors import error_object
+from appliance.vocab.event import (
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    TopToken,
+    Usage,
+)
+
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment: every SSE client skips it."""
+
+_DONE = b"data: [DONE]\n\n"
+_SMALLEST_LOGPROB = -9999.0
+"""What OpenAI sends where JSON has no minus infinity."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What every chunk of one answer repeats. `id` is unique, `model` the name as asked, `created` Unix seconds."""
+
+    id: str
+    created: int
+    model: str
+    choices: int = 1
+    include_usage: bool = False
+
+
+class StreamEncoder:
+    """Feed events, send what comes back. Chunk order and the once-only fields are OpenAI's."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self._opened = False
+        self._usage: dict[int, Usage] = {}
+        self._called: set[tuple[int, int]] = set()
+        common = _encode(
+            {
+                "id": answer.id,
+                "object": "chat.completion.chunk",
+                "created": answer.created,
+                "model": answer.model,
+            }
+        )
+        self._head = b"data: " + common[:-1] + b',"choices":['
+        self._tail = (b'],"usage":null}' if answer.include_usage else b"]}") + b"\n\n"
+        self._text_heads = [
+            self._head + b'{"index":%d,"delta":{"content":' % index for index in range(answer.choices)
+        ]
+        self._text_tail = b'},"logprobs":null,"finish_reason":null}' + self._tail
+
+    def feed(self, index: int, event: Event) -> bytes:
+        """The chunks of one event of choice `index`; empty where it has none of its own."""
+        if not self._opened:
+            self._opened = True
+            return self._open() + self.feed(index, event)
+        match event:
+            case TextDelta(text, ()):
+                return self._text_heads[index] + json_text(text) + self._text_tail
+            case TextDelta(text, logprobs):
+                return self._chunk(index, b'{"content":%b}' % json_text(text), _encode(_logprobs(logprobs)))
+            case ReasoningDelta(text):
+                return self._chunk(index, b'{"reasoning_content":%b}' % json_text(text))
+            case ToolCallDelta():
+                return self._tool_call(index, event)
+            case Finished(reason, usage):
+                self._usage[index] = usage
+                return self._chunk(index, b"{}", reason=_encode(reason))
+            case Started() | Failed():
+                return b""
+
+    def close(self) -> bytes:
+        """The end of a stream whose choices have all finished."""
+        if not self._answer.include_usage:
+            return _DONE
+        usage = _encode(usage_object(self._usage.values()))
+        return self._head + b'],"usage":' + usage + b"}\n\n" + _DONE
+
+    def error(self, error: ApplianceError) -> bytes:
+        """The end of a stream that failed after its first byte; nothing may follow."""
+        return b"data: " + _encode({"error": error_object(error)}) + b"\n\n"
+
+    def _open(self) -> bytes:
+        delta = b'{"role":"assistant","content":""}'
+        return b"".join(self._chunk(index, delta) for index in range(self._answer.choices))
+
+    def _chunk(self, index: int, delta: bytes, logprobs: bytes = b"null", reason: bytes = b"null") -> bytes:
+        choice = b'{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}' % (index, delta, logprobs, reason)
+        return self._head + choice + self._tail
+
+    def _tool_call(self, index: int, delta: ToolCallDelta) -> bytes:
+        """Id and name once, with empty arguments: clients join what is repeated."""
+        chunks = b""
+        if (index, delta.index) not in self._called:
+            self._called.add((index, delta.index))
+            opening = _call_object(delta.id, delta.name, "")
+            chunks = self._chunk(index, _encode({"tool_calls": [{"index": delta.index, **opening}]}))
+        if delta.arguments:
+            piece = {"index": delta.index, "function": {"arguments": delta.arguments}}
+            chunks += self._chunk(index, _encode({"tool_calls": [piece]}))
+        return chunks
+
+
+@dataclass(slots=True)
+class _Choice:
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    calls: dict[int, list[ToolCallDelta]] = field(default_factory=dict)
+    reason: str = "stop"
+
+    def message(self) -> dict[str, Any]:
+        content = "".join(self.text)
+        message: dict[str, Any] = {"role": "assistant", "content": content or (None if self.calls else "")}
+        if self.reasoning:
+            message["reasoning_content"] = "".join(self.reasoning)
+        message["refusal"] = None
+        if self.calls:
+            message["tool_calls"] = [_whole_call(self.calls[at]) for at in sorted(self.calls)]
+        return message
+
+
+class Fold:
+    """The answer that does not stream: the same events, kept until the end."""
+
+    def __init__(self, answer: Answer, *, logprobs: bool = False) -> None:
+        self._answer = answer
+        self._logprobs = logprobs
+        self._choices = [_Choice() for _ in range(answer.choices)]
+        self._usage: dict[int, Usage] = {}
+
+    def feed(self, index: int, event: Event) -> None:
+        """Take one event of choice `index`."""
+        choice = self._choices[index]
+        match event:
+            case TextDelta(text, logprobs):
+                choice.text.append(text)
+                choice.logprobs.extend(logprobs)
+            case ReasoningDelta(text):
+                choice.reasoning.append(text)
+            case ToolCallDelta(call):
+                choice.calls.setdefault(call, []).append(event)
+            case Finished(reason, usage):
+                choice.reason = reason
+                self._usage[index] = usage
+            case Started() | Failed():
+                pass
+
+    def body(self) -> bytes:
+        """The JSON body, once every choice has finished."""
+        return _encode(
+            {
+                "id": self._answer.id,
+                "object": "chat.completion",
+                "created": self._answer.created,
+                "model": self._answer.model,
+                "choices": [self._choice(index, choice) for index, choice in enumerate(self._choices)],
+                "usage": usage_object(self._usage.values()),
+                "system_fingerprint": None,
+            }
+        )
+
+    def _choice(self, index: int, choice: _Choice) -> dict[str, Any]:
+        return {
+            "index": index,
+            "message": choice.message(),
+            "logprobs": _logprobs(choice.logprobs) if self._logprobs else None,
+            "finish_reason": choice.reason,
+        }
+
+
+def usage_object(usages: Iterable[Usage]) -> dict[str, Any]:
+    """OpenAI's `usage` of all choices: the prompt counts once, however many answers it got."""
+    every = list(usages)
+    prompt = max((usage.prompt_tokens for usage in every), default=0)
+    completion = sum(usage.completion_tokens for usage in every)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": min((usage.cached_tokens for usage in every), default=0)},
+        "completion_tokens_details": {"reasoning_tokens": sum(usage.reasoning_tokens for usage in every)},
+    }
+
+
+def json_text(text: str) -> bytes:
+    """A JSON string without the characters some line readers take for the end of a line."""
+    encoded = _encode(text)
+    if text.isascii():
+        return encoded
+    for raw, escaped in _LINE_ENDS:
+        if raw in encoded:
+            encoded = encoded.replace(raw, escaped)
+    return encoded
+
+
+_LINE_ENDS = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\x85\u2028\u2029")
+
+
+def _call_object(id: str | None, name: str | None, arguments: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _whole_call(pieces: list[ToolCallDelta]) -> dict[str, Any]:
+    return _call_object(pieces[0].id, pieces[0].name, "".join(piece.arguments for piece in pieces))
+
+
+def _logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
+    return {"content": [_token(item) for item in logprobs], "refusal": None}
+
+
+def _token(item: TokenLogprob) -> dict[str, Any]:
+    return {**_candidate(item), "top_logprobs": [_candidate(top) for top in item.top]}
+
+
+def _candidate(item: TokenLogprob | TopToken) -> dict[str, Any]:
+    return {"token": item.token, "logprob": max(item.logprob, _SMALLEST_LOGPROB), "bytes": list(item.raw)}

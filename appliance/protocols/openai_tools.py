@@ -1,0 +1,141 @@
+"""OpenAI's `tools`, `tool_choice` and `parallel_tool_calls`: which functions the model gets to see."""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.fields import check_depth
+from appliance.protocols.tool_schema import check_schema
+from appliance.vocab.request import Tool
+
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+class _Function(msgspec.Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ToolParam(msgspec.Struct):
+    """A tool as clients send it."""
+
+    type: str
+    function: _Function | None = None
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Reference(msgspec.Struct):
+    type: str
+    function: _Named
+
+
+class _Allowed(msgspec.Struct):
+    mode: Literal["auto", "required"]
+    tools: list[_Reference]
+
+
+class ToolChoice(msgspec.Struct):
+    """The object form of `tool_choice`."""
+
+    type: str
+    function: _Named | None = None
+    allowed_tools: _Allowed | None = None
+
+
+def to_tools(name: str, tools: list[ToolParam]) -> tuple[Tool, ...]:
+    """The functions, their schemas checked. Raises BadRequest naming the JSON path."""
+    seen: set[str] = set()
+    return tuple(_tool(f"{name}[{at}]", tool, seen) for at, tool in enumerate(tools))
+
+
+def _tool(place: str, tool: ToolParam, seen: set[str]) -> Tool:
+    if tool.type != "function":
+        raise Unsupported(f"`{place}.type` must be 'function', got {tool.type[:40]!r}", param=f"{place}.type")
+    function = tool.function
+    if function is None:
+        raise BadRequest(f"`{place}.function` is required", param=f"{place}.function")
+    if not _NAME.fullmatch(function.name):
+        raise BadRequest(
+            f"`{place}.function.name` must be 1 to 128 letters, digits, or _ . : -", param=f"{place}.function.name"
+        )
+    if function.name in seen:
+        raise BadRequest(
+            f"`{place}.function.name`: another tool is called {function.name!r} too", param=f"{place}.function.name"
+        )
+    seen.add(function.name)
+    return Tool(
+        name=function.name,
+        description=function.description or "",
+        parameters=_parameters(f"{place}.function.parameters", function.parameters),
+        strict=bool(function.strict),
+    )
+
+
+def _parameters(place: str, schema: dict[str, Any] | None) -> dict[str, Any]:
+    if not schema:
+        return {}
+    check_depth(place, schema)
+    if schema.get("type", "object") != "object":
+        raise BadRequest(f"`{place}.type` must be 'object': arguments have names", param=f"{place}.type")
+    check_schema(place, schema)
+    return schema
+
+
+def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None, parallel: bool | None) -> tuple[Tool, ...]:
+    """The tools the model is shown. Raises BadRequest for a choice that names none of them, and
+    Unsupported for one that needs constrained decoding.
+    """
+    shown = _shown(tools, choice)
+    if shown and parallel is False:
+        raise Unsupported("`parallel_tool_calls`: false is not supported: leave it out", param="parallel_tool_calls")
+    return shown
+
+
+def _shown(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[Tool, ...]:
+    match choice:
+        case None | "auto":
+            return tools
+        case "none":
+            return ()
+        case "required":
+            _need_tools(tools)
+            raise _cannot_force()
+        case ToolChoice(type="function", function=_Named(name=name)):
+            _known(tools, (name,))
+            raise _cannot_force()
+        case ToolChoice(type="allowed_tools", allowed_tools=_Allowed() as allowed):
+            names = tuple(reference.function.name for reference in allowed.tools)
+            _known(tools, names)
+            if allowed.mode == "required":
+                raise _cannot_force()
+            return tuple(tool for tool in tools if tool.name in names)
+        case _:
+            raise BadRequest(
+                "`tool_choice` must be 'none', 'auto', 'required', a function or allowed_tools", param="tool_choice"
+            )
+
+
+def _need_tools(tools: tuple[Tool, ...]) -> None:
+    if not tools:
+        raise BadRequest("`tool_choice` asks for a call, but `tools` is empty", param="tool_choice")
+
+
+def _known(tools: tuple[Tool, ...], names: tuple[str, ...]) -> None:
+    _need_tools(tools)
+    known = {tool.name for tool in tools}
+    for name in names:
+        if name not in known:
+            raise BadRequest(f"`tool_choice` names {name[:64]!r}, which is not in `tools`", param="tool_choice")
+
+
+def _cannot_force() -> Unsupported:
+    return Unsupported(
+        "`tool_choice` can be 'auto' or 'none': forcing a call is not available in this version", param="tool_choice"
+    )

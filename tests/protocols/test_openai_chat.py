@@ -1,0 +1,321 @@
+"""What a chat body asks for, and what is wrong with one that cannot be understood."""
+
+import json
+from typing import Any
+
+import pytest
+
+from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.fields import MAX_DEPTH
+from appliance.protocols.openai_chat import decode
+from appliance.vocab.request import Message, SamplingPatch, Tool, ToolCall
+
+USER = {"role": "user", "content": "hi"}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"model": "demo", "messages": [USER], **fields}).encode()
+
+
+def said(*messages: dict[str, Any]) -> bytes:
+    return body(messages=list(messages))
+
+
+def tool(**function: Any) -> bytes:
+    return body(tools=[{"type": "function", "function": {"name": "f", **function}}])
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"x": schema}}
+    return schema
+
+
+BAD: dict[str, tuple[bytes, str | None, str]] = {
+    # the body
+    "empty body": (b"", None, "empty"),
+    "only spaces": (b"  \n", None, "empty"),
+    "not JSON": (b"{model: demo}", None, "not valid JSON"),
+    "cut off": (b'{"model": "demo", "messages": [', None, "not valid JSON"),
+    "trailing comma": (b'{"model": "demo",}', None, "line 1, column"),
+    "two values": (b"{} {}", None, "not valid JSON"),
+    "a list": (b"[]", None, "JSON object"),
+    "a string": (b'"hi"', None, "JSON object"),
+    "null": (b"null", None, "JSON object"),
+    "invalid UTF-8": (b'{"model": "demo", "messages": [{"role": "user", "content": "\xff"}]}', "messages", "UTF-8"),
+    "NaN": (b'{"model": "demo", "messages": [], "temperature": NaN}', None, "not valid JSON"),
+    "endless nesting": (b'{"model": ' + b"[" * 100_000, None, "too deeply"),
+    "endless nesting in a field": (
+        b'{"model": "demo", "messages": ' + b"[" * 900 + b"]" * 900 + b"}", "messages[0]", "expected",
+    ),
+    # model and messages
+    "no model": (b'{"messages": [{"role": "user", "content": "hi"}]}', "model", "required"),
+    "model null": (body(model=None), "model", "required"),
+    "model a number": (body(model=5), "model", "must be the name of a model, got 5"),
+    "model empty": (body(model=""), "model", "must be the name"),
+    "no messages": (b'{"model": "demo"}', "messages", "required"),
+    "messages empty": (body(messages=[]), "messages", "at least one"),
+    "messages a string": (body(messages="hi"), "messages", "must be a list of messages"),
+    "message a string": (body(messages=["hi"]), "messages[0]", "expected an object, got a string"),
+    "no role": (said({"content": "hi"}), "messages[0].role", "required"),
+    "unknown role": (said(USER, {"role": "robot", "content": "hi"}), "messages[1].role", "must be one of system"),
+    "function role": (said({"role": "function", "content": "hi"}), "messages[0].role", "must be one of"),
+    "no content": (said({"role": "user"}), "messages[0].content", "must be a string"),
+    "content null": (said({"role": "system", "content": None}), "messages[0].content", "must be a string"),
+    "content a number": (said({"role": "user", "content": 5}), "messages[0].content", "got an integer"),
+    "content no parts": (said({"role": "user", "content": []}), "messages[0].content", "non-empty list"),
+    "part without type": (said({"role": "user", "content": [{"text": "a"}]}), "messages[0].content[0].type",
+                          "required"),
+    "part of unknown type": (said({"role": "user", "content": [{"type": "smell"}]}), "messages[0].content[0].type",
+                             "'smell'"),
+    "text part without text": (said({"role": "user", "content": [{"type": "text"}]}), "messages[0].content[0].text",
+                               "required"),
+    "image": (said({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {
+              "url": "data:"}}]}), "messages[0].content[1]", "an image"),
+    "audio part": (said({"role": "user", "content": [{"type": "input_audio"}]}), "messages[0].content[0]", "audio"),
+    "silent assistant": (said({"role": "assistant", "content": None}), "messages[0].content", "tool_calls"),
+    "assistant function_call": (said({"role": "assistant", "content": "", "function_call": {"name": "f"}}),
+                                "messages[0].function_call", "tool_calls"),
+    "call without id": (said({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}),
+                        "messages[0].tool_calls[0].id", "required"),
+    "call with object arguments": (
+        said({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {}}}]}),
+        "messages[0].tool_calls[0].function.arguments", "expected a string"),
+    "call of another type": (
+        said({"role": "assistant", "tool_calls": [
+              {"id": "1", "type": "custom", "function": {"name": "f", "arguments": ""}}]}),
+        "messages[0].tool_calls[0].type", "'function'"),
+    "result without id": (said({"role": "tool", "content": "4"}), "messages[0].tool_call_id", "required"),
+    "result without content": (said({"role": "tool", "tool_call_id": "1"}), "messages[0].content", "required"),
+    "half a surrogate pair": (b'{"model": "demo", "messages": [{"role": "user", "content": "\\ud83d"}]}', None,
+                              "surrogate"),
+    "half a surrogate pair inside": (
+        b'{"model": "demo", "messages": [{"role": "user", "content": "a\\ude00 b"}]}', None, "surrogate"),
+    "half a surrogate pair before text": (
+        b'{"model": "demo", "messages": [{"role": "user", "content": "\\ud83dabcdef"}]}', None, "surrogate"),
+    # sampling
+    "temperature 99": (body(temperature=99), "temperature", "from 0 to 2, got 99"),
+    "temperature below 0": (body(temperature=-0.1), "temperature", "from 0 to 2"),
+    "temperature a string": (body(temperature="hot"), "temperature", 'got "hot"'),
+    "temperature true": (body(temperature=True), "temperature", "got true"),
+    "temperature infinite": (b'{"model": "m", "messages": [], "temperature": 1e999}', "messages", "at least one"),
+    "temperature out of range": (
+        b'{"temperature": 1e999, "model": "m", "messages": []}', "temperature", "from 0 to 2"),
+    "top_p 1.5": (body(top_p=1.5), "top_p", "from 0 to 1"),
+    "top_k -2": (body(top_k=-2), "top_k", "at least -1"),
+    "top_k a fraction": (body(top_k=1.5), "top_k", "an integer"),
+    "min_p -1": (body(min_p=-1), "min_p", "from 0 to 1"),
+    "presence_penalty 3": (body(presence_penalty=3), "presence_penalty", "from -2 to 2"),
+    "frequency_penalty a list": (body(frequency_penalty=[1]), "frequency_penalty", "from -2 to 2"),
+    "repetition_penalty 0": (body(repetition_penalty=0), "repetition_penalty", "above 0"),
+    "max_tokens 0": (body(max_tokens=0), "max_tokens", "at least 1, got 0"),
+    "max_tokens negative": (body(max_tokens=-5), "max_tokens", "at least 1, got -5"),
+    "max_tokens a fraction": (body(max_tokens=1.5), "max_tokens", "an integer"),
+    "max_tokens enormous": (body(max_tokens=10**30), "max_tokens", "an integer"),
+    "max_completion_tokens 0": (body(max_completion_tokens=0), "max_completion_tokens", "at least 1"),
+    "min_tokens above max": (body(min_tokens=9, max_tokens=5), "min_tokens", "larger than"),
+    "seed a string": (body(seed="1"), "seed", "64-bit integer"),
+    "seed too large": (body(seed=2**64), "seed", "64-bit integer"),
+    "stop a number": (body(stop=5), "stop", "a string or a list"),
+    "stop empty": (body(stop=""), "stop", "1 to 256 characters"),
+    "stop holding an empty string": (body(stop=["a", ""]), "stop[1]", "1 to 256 characters"),
+    "100 stop strings": (body(stop=["x"] * 100), "stop", "at most 16 strings, got 100"),
+    "stop too long": (body(stop="x" * 257), "stop", "1 to 256 characters"),
+    "stop of numbers": (body(stop=[1]), "stop[0]", "expected a string"),
+    "stop_token_ids negative": (body(stop_token_ids=[-1]), "stop_token_ids[0]", ">= 0"),
+    "logit_bias a list": (body(logit_bias=[1]), "logit_bias", "token ids"),
+    "logit_bias of a word": (body(logit_bias={"cat": 1}), "logit_bias", "token ids"),
+    "logit_bias 101": (body(logit_bias={"5": 101}), "logit_bias", "-100 to 100"),
+    "ignore_eos a string": (body(ignore_eos="yes"), "ignore_eos", "true or false"),
+    # the answer's shape
+    "n 0": (body(n=0), "n", "from 1 to 128, got 0"),
+    "n 1000": (body(n=1000), "n", "from 1 to 128"),
+    "logprobs a number": (body(logprobs=5), "logprobs", "true or false"),
+    "top_logprobs alone": (body(top_logprobs=5), "top_logprobs", "needs `logprobs`"),
+    "top_logprobs 21": (body(logprobs=True, top_logprobs=21), "top_logprobs", "from 0 to 20"),
+    "stream a string": (body(stream="yes"), "stream", "true or false"),
+    "stream_options a list": (body(stream_options=[]), "stream_options", "an object"),
+    "include_usage a number": (body(stream_options={"include_usage": 1}), "stream_options.include_usage", "expected"),
+    # tools
+    "tools an object": (body(tools={}), "tools", "a list of tools"),
+    "tool of another type": (body(tools=[{"type": "retrieval"}]), "tools[0].type", "'function'"),
+    "tool without function": (body(tools=[{"type": "function"}]), "tools[0].function", "required"),
+    "tool without name": (body(tools=[{"type": "function", "function": {}}]), "tools[0].function.name", "required"),
+    "tool with a space": (tool(name="a b"), "tools[0].function.name", "letters, digits"),
+    "tool twice": (body(tools=[TOOL, TOOL]), "tools[1].function.name", "too"),
+    "schema a string": (tool(parameters="object"), "tools[0].function.parameters", "expected"),
+    "schema of an array": (tool(parameters={"type": "array"}), "tools[0].function.parameters.type", "'object'"),
+    "schema of no type": (tool(parameters={"properties": {"a": {"type": "text"}}}),
+                          "tools[0].function.parameters.properties.a.type", "one of array"),
+    "schema with listed properties": (tool(parameters={"properties": []}),
+                                      "tools[0].function.parameters.properties", "object of schemas"),
+    "schema with a required word": (tool(parameters={"required": "a"}), "tools[0].function.parameters.required",
+                                    "list of strings"),
+    "schema with an empty enum": (tool(parameters={"properties": {"a": {"enum": []}}}),
+                                  "tools[0].function.parameters.properties.a.enum", "non-empty"),
+    "schema with an empty anyOf": (tool(parameters={"anyOf": []}), "tools[0].function.parameters.anyOf", "non-empty"),
+    "schema with a negative length": (tool(parameters={"properties": {"a": {"minLength": -1}}}),
+                                      "tools[0].function.parameters.properties.a.minLength", "at least 0"),
+    "schema too deep": (tool(parameters=nested(MAX_DEPTH)), "tools[0].function.parameters", "nested deeper"),
+    "tool_choice unknown": (body(tools=[TOOL], tool_choice="maybe"), "tool_choice", "must be"),
+    "tool_choice required without tools": (body(tool_choice="required"), "tool_choice", "empty"),
+    "tool_choice names no tool": (
+        body(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "g"}}), "tool_choice", "'g'"),
+    # the prompt
+    "chat_template_kwargs a list": (body(chat_template_kwargs=[]), "chat_template_kwargs", "an object"),
+    "chat_template_kwargs of the server": (body(chat_template_kwargs={"tools": []}), "chat_template_kwargs.tools",
+                                           "set by the server"),
+    "chat_template_kwargs too deep": (body(chat_template_kwargs=nested(MAX_DEPTH)), "chat_template_kwargs",
+                                      "nested deeper"),
+    "reasoning_effort unknown": (body(reasoning_effort="huge"), "reasoning_effort", "one of none"),
+    "continue a user message": (body(continue_final_message=True), "continue_final_message", "assistant"),
+    "continue and prompt": (body(continue_final_message=True, add_generation_prompt=True), "continue_final_message",
+                            "both"),
+}  # fmt: skip
+
+REFUSED: dict[str, tuple[bytes, str]] = {
+    "audio": (body(audio={"voice": "a"}), "audio"),
+    "modalities": (body(modalities=["text", "audio"]), "modalities"),
+    "functions": (body(functions=[{"name": "f"}]), "functions"),
+    "function_call": (body(function_call={"name": "f"}), "function_call"),
+    "json_object": (body(response_format={"type": "json_object"}), "response_format"),
+    "json_schema": (body(response_format={"type": "json_schema", "json_schema": {}}), "response_format"),
+    "web search": (body(web_search_options={}), "web_search_options"),
+    "own template": (body(chat_template="{{ x }}"), "chat_template"),
+    "tool_choice required": (body(tools=[TOOL], tool_choice="required"), "tool_choice"),
+    "tool_choice named": (body(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "f"}}),
+                          "tool_choice"),
+    "one call at most": (body(tools=[TOOL], parallel_tool_calls=False), "parallel_tool_calls"),
+    "no generation prompt": (body(add_generation_prompt=False), "add_generation_prompt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "param", "words"), BAD.values(), ids=BAD.keys())
+def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str | None, words: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        decode(sent)
+    assert caught.value.status == 400
+    assert (caught.value.param, words in caught.value.message) == (param, True), caught.value.message
+
+
+@pytest.mark.parametrize(("sent", "param"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_field_that_cannot_be_honoured_is_refused_by_name(sent: bytes, param: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        decode(sent)
+    assert caught.value.param == param
+    assert param in caught.value.message
+
+
+SAMPLING: dict[str, tuple[dict[str, Any], SamplingPatch]] = {
+    "nothing given": ({}, SamplingPatch()),
+    "null is not given": (dict.fromkeys(["temperature", "top_p", "max_tokens", "stop", "seed", "logit_bias"]),
+                          SamplingPatch()),
+    "greedy": ({"temperature": 0}, SamplingPatch(temperature=0.0)),
+    "an integer is a number": ({"top_p": 1}, SamplingPatch(top_p=1.0)),
+    "one stop string": ({"stop": "END"}, SamplingPatch(stop=("END",))),
+    "several stop strings": ({"stop": ["a", "b"]}, SamplingPatch(stop=("a", "b"))),
+    "max_tokens": ({"max_tokens": 7}, SamplingPatch(max_tokens=7)),
+    "max_completion_tokens wins": ({"max_tokens": 7, "max_completion_tokens": 9}, SamplingPatch(max_tokens=9)),
+    "top_k -1 is off": ({"top_k": -1}, SamplingPatch(top_k=0)),
+    "logit_bias keys are ids": ({"logit_bias": {"50256": -100, "7": 1.5}},
+                                SamplingPatch(logit_bias={50256: -100.0, 7: 1.5})),
+    "a negative seed": ({"seed": -1}, SamplingPatch(seed=2**63 - 1)),
+    "extensions": ({"min_p": 0.1, "repetition_penalty": 1.1, "min_tokens": 2, "ignore_eos": True,
+                    "stop_token_ids": [1, 2]},
+                   SamplingPatch(min_p=0.1, repetition_penalty=1.1, min_tokens=2, ignore_eos=True,
+                                 stop_token_ids=(1, 2))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "patch"), SAMPLING.values(), ids=SAMPLING.keys())
+def test_sampling_holds_only_what_the_client_said(fields: dict[str, Any], patch: SamplingPatch) -> None:
+    assert decode(body(**fields)).sampling == patch
+
+
+MESSAGES: dict[str, tuple[dict[str, Any], Message]] = {
+    "text": (USER, Message(role="user", content="hi")),
+    "an empty text": ({"role": "user", "content": ""}, Message(role="user", content="")),
+    "developer is system": ({"role": "developer", "content": "be brief"}, Message(role="system", content="be brief")),
+    "parts are joined": (
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        Message(role="user", content="a\nb")),
+    "a name": ({"role": "user", "content": "hi", "name": "ann"}, Message(role="user", content="hi", name="ann")),
+    "an assistant that called": (
+        {"role": "assistant", "content": None, "refusal": None, "annotations": [], "audio": None,
+         "function_call": None,
+         "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        Message(role="assistant", tool_calls=(ToolCall(id="c1", name="f", arguments="{}"),))),
+    "an assistant with empty tool_calls": ({"role": "assistant", "content": "x", "tool_calls": []},
+                                           Message(role="assistant", content="x")),
+    "an assistant that refused": ({"role": "assistant", "content": None, "refusal": "no"},
+                                  Message(role="assistant", content="no")),
+    "an assistant that reasoned": ({"role": "assistant", "content": "4", "reasoning_content": "2+2"},
+                                   Message(role="assistant", content="4", reasoning="2+2")),
+    "a tool's result": ({"role": "tool", "tool_call_id": "c1", "content": "4"},
+                        Message(role="tool", content="4", tool_call_id="c1")),
+    "a tool's result in parts": ({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "4"}]},
+                                 Message(role="tool", content="4", tool_call_id="c1")),
+    "raw and escaped text": ({"role": "user", "content": "é\u2028😀\u0000"},
+                             Message(role="user", content="é\u2028😀\u0000")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "message"), MESSAGES.values(), ids=MESSAGES.keys())
+def test_a_message_becomes_a_turn(sent: dict[str, Any], message: Message) -> None:
+    assert decode(said(sent)).messages == (message,)
+
+
+def test_text_that_is_not_escaped_reads_the_same() -> None:
+    plain = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "é😀"}]}, ensure_ascii=False)
+    assert decode(plain.encode()).messages[0].content == "é😀"
+
+
+SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "defaults": ({}, {"n": 1, "stream": False, "include_usage": False, "logprobs": None, "tools": ()}),
+    "stream": ({"stream": True}, {"stream": True, "include_usage": False}),
+    "usage": ({"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False}},
+              {"include_usage": True}),
+    "two answers": ({"n": 2}, {"n": 2}),
+    "logprobs": ({"logprobs": True}, {"logprobs": 0}),
+    "top_logprobs": ({"logprobs": True, "top_logprobs": 3}, {"logprobs": 3}),
+    "logprobs off": ({"logprobs": False, "top_logprobs": 0}, {"logprobs": None}),
+    "a user": ({"user": "ann"}, {"user": "ann"}),
+    "template arguments": ({"chat_template_kwargs": {"enable_thinking": False}}, {"template": {
+                            "enable_thinking": False}}),
+    "effort is a template argument": ({"reasoning_effort": "low"}, {"template": {"reasoning_effort": "low"}}),
+    "harmless fields": ({"store": True, "metadata": {}, "service_tier": "auto", "prompt_cache_key": "k",
+                         "safety_identifier": "s", "verbosity": "low", "prediction": {}}, {"ignored": ()}),
+    "unknown fields": ({"keep_alive": "5m", "flavour": 1}, {"ignored": ("keep_alive", "flavour")}),
+    "fields that ask for nothing": ({"response_format": {"type": "text"}, "modalities": ["text"], "audio": None,
+                                     "functions": [], "function_call": "auto", "tool_choice": "none",
+                                     "parallel_tool_calls": False}, {"ignored": ()}),
+    "a tool": ({"tools": [TOOL]}, {"tools": (Tool(name="f", parameters={"type": "object"}),)}),
+    "a tool without parameters": ({"tools": [{"type": "function", "function": {"name": "f"}}]},
+                                  {"tools": (Tool(name="f"),)}),
+    "no tool is shown": ({"tools": [TOOL], "tool_choice": "none"}, {"tools": ()}),
+    "some tools are shown": (
+        {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}], "tool_choice": {
+         "type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+          {"type": "function", "function": {"name": "g"}}]}}},
+        {"tools": (Tool(name="g"),)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "expected"), SHAPES.values(), ids=SHAPES.keys())
+def test_a_body_becomes_a_request(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+    request = decode(body(**fields))
+    assert {name: getattr(request, name) for name in expected} == expected
+
+
+def test_an_assistant_message_can_be_continued() -> None:
+    request = decode(
+        body(messages=[USER, {"role": "assistant", "content": "It is"}], continue_final_message=True,
+             add_generation_prompt=False)
+    )  # fmt: skip
+    assert request.continue_final
+
+
+def test_a_schema_may_be_as_deep_as_the_limit() -> None:
+    assert decode(tool(parameters=nested(MAX_DEPTH // 2 - 1))).tools
