@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 from appliance.control.failures import Failure
 from appliance.errors import ApplianceError
@@ -71,8 +70,8 @@ class Registry:
     process number, `sharing` the budget and the processes the last Share was for.
     """
 
-    engines: Engines = MappingProxyType({})
-    names: Mapping[str, str] = MappingProxyType({})
+    engines: Engines = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     budget: int = 0
     spawned: int = 0
     sharing: tuple[int, ...] = ()

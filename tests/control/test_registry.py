@@ -1,0 +1,313 @@
+"""What the registry decides, event by event; the clock is a number."""
+
+import math
+
+import pytest
+
+from appliance.control import registry
+from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Share, Spawn, Stop, WakeAt, Want
+from appliance.errors import LoadFailed, SourceError, Unavailable, UnknownModel
+
+BUDGET = 1000
+
+
+class Machine:
+    """Feeds events to a registry and keeps what it asked for."""
+
+    def __init__(self, *wants, names=None, budget=BUDGET):
+        self.state = Registry()
+        self.now = 0.0
+        self.effects = []
+        self.apply(*wants, names=names, budget=budget)
+
+    def __call__(self, event, *what, after=0.0):
+        self.now += after
+        self.state, self.effects = event(self.state, *what, now=self.now)
+        return [effect for effect in self.effects if not isinstance(effect, WakeAt | Share)]
+
+    def apply(self, *wants, names=None, budget=BUDGET):
+        by_fingerprint = {want.fingerprint: want for want in wants}
+        return self(registry.on_apply, by_fingerprint, names or {w.model: w.fingerprint for w in wants}, budget)
+
+    def loaded(self, fingerprint, waiter=1):
+        """Bring an engine up for a waiter; its process number."""
+        self(registry.on_acquire, waiter, self.state.engines[fingerprint].want.model)
+        number = self.state.engines[fingerprint].number
+        self(registry.on_ready, number)
+        return number
+
+    def alarm(self):
+        return next((effect.at for effect in self.effects if isinstance(effect, WakeAt)), None)
+
+    def engine(self, fingerprint):
+        return self.state.engines[fingerprint]
+
+
+def want(name="m", size=100, **more):
+    return Want(fingerprint=f"f-{name}", model=name, bytes=size, **more)
+
+
+def test_the_first_request_loads_and_is_served_when_ready():
+    machine = Machine(want())
+    assert machine(registry.on_acquire, 1, "m") == [Spawn("f-m", 1)]
+    assert machine(registry.on_ready, 1) == [Grant(1, 1)]
+    assert machine(registry.on_acquire, 2, "m") == [Grant(2, 1)]
+
+
+def test_concurrent_first_requests_share_one_load():
+    machine = Machine(want())
+    machine(registry.on_acquire, 1, "m")
+    assert machine(registry.on_acquire, 2, "m") == []
+    assert machine(registry.on_ready, 1) == [Grant(1, 1), Grant(2, 1)]
+
+
+def test_two_models_of_one_fingerprint_share_an_engine():
+    machine = Machine(want(), names={"m": "f-m", "twin": "f-m"})
+    machine.loaded("f-m")
+    assert machine(registry.on_acquire, 2, "twin") == [Grant(2, 1)]
+
+
+def test_a_waiter_that_leaves_does_not_cancel_the_load():
+    machine = Machine(want())
+    machine(registry.on_acquire, 1, "m")
+    assert machine(registry.on_leave, 1) == []
+    assert machine(registry.on_ready, 1) == []
+    assert machine(registry.on_acquire, 2, "m") == [Grant(2, 1)]
+
+
+def test_a_model_the_deployment_does_not_have_is_refused():
+    [reject] = Machine(want())(registry.on_acquire, 1, "other")
+    assert isinstance(reject.error, UnknownModel)
+
+
+def test_a_startup_model_is_loaded_without_a_request():
+    machine = Machine()
+    assert machine.apply(want(startup=True)) == [Spawn("f-m", 1)]
+
+
+# ---- idle
+def test_the_idle_clock_runs_from_the_end_of_the_last_lease():
+    machine = Machine(want(idle_unload=10))
+    machine.loaded("f-m")
+    machine(registry.on_acquire, 2, "m")
+    machine(registry.on_release, 1, after=100)
+    assert machine.alarm() is None
+    machine(registry.on_release, 2, after=100)
+    assert machine.alarm() == 210
+    assert machine(registry.on_tick, after=9.9) == []
+    assert machine(registry.on_tick, after=0.1) == [Stop(1)]
+    assert machine.engine("f-m").state is EngineState.DRAINING
+
+
+@pytest.mark.parametrize("more", [{"pinned": True, "idle_unload": 10}, {"idle_unload": math.inf}], ids=str)
+def test_pinned_and_never_are_not_unloaded(more):
+    machine = Machine(want(**more))
+    machine.loaded("f-m")
+    assert machine(registry.on_release, 1) == []
+    assert machine.alarm() is None
+    assert machine(registry.on_tick, after=1e9) == []
+
+
+def test_a_request_while_the_engine_is_stopping_loads_it_again():
+    machine = Machine(want(idle_unload=10))
+    machine.loaded("f-m")
+    machine(registry.on_release, 1)
+    machine(registry.on_tick, after=10)
+    assert machine(registry.on_acquire, 2, "m") == []
+    assert machine(registry.on_gone, 1, None) == [Spawn("f-m", 2)]
+
+
+# ---- failures
+def test_a_permanent_failure_is_told_until_the_fingerprint_changes():
+    machine = Machine(want())
+    machine(registry.on_acquire, 1, "m")
+    [reject] = machine(registry.on_gone, 1, LoadFailed("no such layer", permanent=True))
+    assert (reject.waiter, reject.error.permanent, reject.error.retry_after) == (1, True, None)
+    [again] = machine(registry.on_acquire, 2, "m", after=1e6)
+    assert again.error.message == "no such layer"
+    machine.apply(want())
+    assert isinstance(machine(registry.on_acquire, 3, "m")[0], Reject)
+    machine.apply(Want("f-2", "m", 100))
+    assert machine(registry.on_acquire, 4, "m") == [Spawn("f-2", 2)]
+
+
+def test_a_transient_failure_is_retried_once_then_told_then_probed():
+    machine = Machine(want())
+    machine(registry.on_acquire, 1, "m")
+    assert machine(registry.on_gone, 1, LoadFailed("killed")) == [Spawn("f-m", 2)]
+    [reject] = machine(registry.on_gone, 2, LoadFailed("killed"))
+    assert (reject.error.permanent, reject.error.retry_after) == (False, 5)
+    [early] = machine(registry.on_acquire, 2, "m", after=2)
+    assert early.error.retry_after == 3
+    assert machine(registry.on_acquire, 3, "m", after=3) == [Spawn("f-m", 3)]
+    [later] = machine(registry.on_gone, 3, LoadFailed("killed"))
+    assert later.error.retry_after == 10
+    machine(registry.on_acquire, 4, "m", after=10)
+    assert machine(registry.on_ready, 4) == [Grant(4, 4)]
+    assert machine.engine("f-m").failure is None
+
+
+def test_a_startup_model_is_probed_by_the_clock():
+    machine = Machine()
+    machine.apply(want(startup=True))
+    machine(registry.on_gone, 1, LoadFailed("killed"))
+    machine(registry.on_gone, 2, LoadFailed("killed"))
+    assert machine.alarm() == 5
+    assert machine(registry.on_tick, after=5) == [Spawn("f-m", 3)]
+
+
+def test_an_engine_that_dies_is_not_granted_any_more_and_comes_back_on_request():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    machine(registry.on_lost, 1)
+    assert machine(registry.on_acquire, 2, "m") == []
+    assert machine(registry.on_release, 1) == []
+    assert machine(registry.on_gone, 1, None) == [Spawn("f-m", 2)]
+    assert machine(registry.on_ready, 2) == [Grant(2, 2)]
+
+
+def test_news_of_an_earlier_process_is_not_believed():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    machine(registry.on_lost, 1)
+    machine(registry.on_acquire, 2, "m")
+    machine(registry.on_gone, 1, None)
+    assert machine(registry.on_ready, 1) == []
+    assert machine(registry.on_gone, 1, LoadFailed("late")) == []
+
+
+# ---- memory
+def test_an_idle_engine_is_evicted_and_the_load_waits_until_it_is_gone():
+    machine = Machine(want("a", 500), want("b", 500))
+    machine.loaded("f-a")
+    machine(registry.on_release, 1)
+    assert machine(registry.on_acquire, 2, "b") == [Stop(1)]
+    assert machine(registry.on_gone, 1, None) == [Spawn("f-b", 2)]
+
+
+def test_a_load_waits_for_a_busy_engine_and_evicts_it_when_it_is_done():
+    machine = Machine(want("a", 500), want("b", 500))
+    machine.loaded("f-a")
+    assert machine(registry.on_acquire, 2, "b") == []
+    assert machine(registry.on_release, 1) == [Stop(1)]
+
+
+def test_a_small_model_does_not_overtake_a_large_one_that_waits_for_memory():
+    machine = Machine(want("a", 500), want("big", 500), want("small", 100))
+    machine.loaded("f-a")
+    machine(registry.on_acquire, 2, "big")
+    assert machine(registry.on_acquire, 3, "small") == []
+    machine(registry.on_release, 1)
+    assert machine(registry.on_gone, 1, None) == [Spawn("f-big", 2), Spawn("f-small", 3)]
+
+
+def test_what_cannot_fit_is_refused_at_once_until_the_memory_changes():
+    machine = Machine(want("big", 900))
+    [reject] = machine(registry.on_acquire, 1, "big")
+    assert isinstance(reject.error, Unavailable)
+    machine.apply(want("big", 900), budget=2000)
+    assert machine(registry.on_acquire, 2, "big") == [Spawn("f-big", 1)]
+
+
+def test_the_share_of_free_memory_follows_the_engines_in_memory():
+    def shares(machine):
+        return [effect.bytes for effect in machine.effects if isinstance(effect, Share)]
+
+    machine = Machine(want("a", 200), want("b", 300))
+    machine(registry.on_acquire, 1, "a")
+    assert shares(machine) == [800]
+    machine(registry.on_acquire, 2, "b")
+    assert shares(machine) == [250]
+    machine(registry.on_ready, 1)
+    assert shares(machine) == []
+    machine(registry.on_gone, 1, None)
+    assert shares(machine) == [700]
+
+
+# ---- downloads
+def test_missing_files_are_fetched_before_the_load():
+    machine = Machine(want(present=False))
+    assert machine(registry.on_acquire, 1, "m") == [Fetch("f-m")]
+    assert machine(registry.on_acquire, 2, "m") == []
+    assert machine(registry.on_fetched, "f-m", None) == [Spawn("f-m", 1)]
+
+
+def test_a_failed_download_is_told_like_a_failed_load():
+    machine = Machine(want(present=False))
+    machine(registry.on_acquire, 1, "m")
+    [reject] = machine(registry.on_fetched, "f-m", SourceError("no such repository", permanent=True))
+    assert isinstance(reject.error, SourceError)
+
+
+def test_waiters_follow_a_model_whose_fingerprint_changes_with_its_files():
+    machine = Machine(want(present=False))
+    machine(registry.on_acquire, 1, "m")
+    machine(registry.on_acquire, 2, "m")
+    assert machine.apply(Want("f-2", "m", 100)) == [Spawn("f-2", 1)]
+    assert machine(registry.on_fetched, "f-m", None) == []
+    assert machine(registry.on_ready, 1) == [Grant(1, 1), Grant(2, 1)]
+
+
+# ---- other deployments
+def test_an_equal_deployment_changes_nothing():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    before = machine.state
+    assert machine.apply(want()) == []
+    assert machine.state == before
+
+
+def test_a_removed_model_finishes_its_leases_then_stops():
+    machine = Machine(want("a"), want("b"))
+    machine.loaded("f-a")
+    assert machine.apply(want("b")) == []
+    assert machine.engine("f-a").state is EngineState.DRAINING
+    [reject] = machine(registry.on_acquire, 2, "a")
+    assert isinstance(reject.error, UnknownModel)
+    assert machine(registry.on_release, 1) == [Stop(1)]
+    machine(registry.on_gone, 1, None)
+    assert "f-a" not in machine.state.engines
+
+
+def test_those_waiting_for_a_removed_model_are_told_and_its_load_ends():
+    machine = Machine(want("a"), want("b"))
+    machine(registry.on_acquire, 1, "a")
+    effects = machine.apply(want("b"))
+    assert [type(effect) for effect in effects] == [Reject, Stop]
+
+
+def test_a_changed_model_gets_a_new_engine_beside_the_old_one():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    assert machine.apply(Want("f-2", "m", 100)) == [Spawn("f-2", 2)]
+    machine(registry.on_acquire, 2, "m")
+    assert machine(registry.on_ready, 2) == [Grant(2, 2)]
+    assert machine(registry.on_release, 1) == [Stop(1)]
+
+
+def test_a_model_taken_back_while_draining_serves_again():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    machine.apply()
+    assert machine.apply(want()) == []
+    assert machine(registry.on_acquire, 2, "m") == [Grant(2, 1)]
+
+
+def test_a_changed_idle_time_counts_from_the_same_moment():
+    machine = Machine(want(idle_unload=1000))
+    machine.loaded("f-m")
+    machine(registry.on_release, 1)
+    machine(registry.on_tick, after=50)
+    assert machine.apply(want(idle_unload=10)) == [Stop(1)]
+
+
+def test_closing_tells_waiters_and_ends_engines_with_their_last_lease():
+    machine = Machine(want("a"), want("b"), want("c"))
+    machine.loaded("f-a")
+    machine.loaded("f-b", waiter=2)
+    machine(registry.on_release, 2)
+    machine(registry.on_acquire, 3, "c")
+    effects = machine(registry.on_close)
+    assert [type(effect) for effect in effects] == [Reject, Stop, Stop]
+    assert isinstance(machine(registry.on_acquire, 4, "a")[0].error, Unavailable)
+    assert machine(registry.on_release, 1) == [Stop(1)]

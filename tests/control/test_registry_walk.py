@@ -1,0 +1,190 @@
+"""A random walk through all events: the promises hold in every state it reaches."""
+
+import math
+import random
+
+import pytest
+
+from appliance.control import registry
+from appliance.control.eviction import KV_RESERVE
+from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Spawn, Stop, Want
+from appliance.errors import LoadFailed, SourceError
+
+BUDGET = 1000
+MODELS = "abcdef"
+
+
+class Walk:
+    """Plays the world: starts and ends processes as asked, and comes with requests, failures and deployments."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.state = Registry()
+        self.now = 0.0
+        self.ids = 0
+        self.answered: dict[int, object] = {}
+        self.waiting: set[int] = set()
+        self.leases: dict[int, int] = {}
+        self.loading: set[int] = set()
+        self.alive: dict[int, int] = {}
+        self.stopped: set[int] = set()
+        self.fetching: set[str] = set()
+        self.apply()
+
+    def happen(self, event, *what):
+        self.now += self.random.choice((0, 0.1, 3, 20))
+        self.state, effects = event(self.state, *what, now=self.now)
+        for effect in effects:
+            self.perform(effect)
+        self.check()
+
+    def perform(self, effect):
+        match effect:
+            case Grant(waiter, number):
+                self.answer(waiter, effect)
+                assert number in self.alive, "granted on a process that is not there"
+                assert number not in self.stopped, "granted on a process that was told to stop"
+                self.leases[waiter] = number
+            case Reject(waiter, _):
+                self.answer(waiter, effect)
+            case Spawn(fingerprint, number):
+                assert number not in self.alive
+                self.alive[number] = self.state.engines[fingerprint].want.bytes
+                self.loading.add(number)
+            case Stop(number):
+                assert number not in self.leases.values(), "stopped an engine that is held"
+                assert number not in self.stopped, "stopped twice"
+                self.stopped.add(number)
+            case Fetch(fingerprint):
+                assert fingerprint not in self.fetching
+                self.fetching.add(fingerprint)
+
+    def answer(self, waiter, effect):
+        assert waiter in self.waiting, "answered twice, or never asked"
+        self.waiting.discard(waiter)
+        self.answered[waiter] = effect
+
+    def check(self):
+        room = BUDGET * (1 - KV_RESERVE)
+        assert sum(self.alive.values()) <= room, "over the budget by plan"
+        known = {waiter.id for engine in self.state.engines.values() for waiter in engine.waiters}
+        assert known == self.waiting, "a waiter was lost"
+        held = {lease for engine in self.state.engines.values() for lease in engine.leases}
+        assert held == self.leases.keys(), "a lease was lost"
+        for engine in self.state.engines.values():
+            assert not (engine.waiters and engine.state is EngineState.READY), "waits for what is ready"
+
+    # ---- what the world may do
+    def apply(self):
+        chosen = [name for name in MODELS if self.random.random() < 0.8]
+        wants = {}
+        names = {}
+        for name in chosen:
+            fingerprint = f"{name}{self.random.choice((1, 1, 1, 2))}"
+            names[name] = fingerprint
+            # A size belongs to a fingerprint for good, or the sum could grow without a load.
+            size = random.Random(fingerprint).choice((50, 200, 350, 500))
+            wants[fingerprint] = Want(
+                fingerprint,
+                name,
+                size,
+                pinned=name == "a",
+                idle_unload=self.random.choice((5, 50, math.inf)),
+                startup=self.random.random() < 0.2,
+                present=name != "f",
+            )
+        self.fetching = {f for f in self.fetching if f in wants}
+        self.happen(registry.on_apply, wants, names, BUDGET)
+
+    def acquire(self):
+        self.ids += 1
+        self.waiting.add(self.ids)
+        self.happen(registry.on_acquire, self.ids, self.random.choice(MODELS))
+
+    def leave(self):
+        if self.waiting:
+            waiter = self.random.choice(sorted(self.waiting))
+            self.waiting.discard(waiter)
+            self.happen(registry.on_leave, waiter)
+
+    def release(self):
+        if self.leases:
+            lease = self.random.choice(sorted(self.leases))
+            del self.leases[lease]
+            self.happen(registry.on_release, lease)
+
+    def ready(self):
+        if self.loading - self.stopped:
+            number = self.random.choice(sorted(self.loading - self.stopped))
+            self.loading.discard(number)
+            self.happen(registry.on_ready, number)
+
+    def end(self):
+        if self.stopped:
+            self.gone(self.random.choice(sorted(self.stopped)), None)
+
+    def fail(self):
+        if self.loading:
+            number = self.random.choice(sorted(self.loading))
+            self.gone(number, LoadFailed("no", permanent=self.random.random() < 0.1))
+
+    def die(self):
+        running = sorted(self.alive.keys() - self.loading - self.stopped)
+        if running:
+            number = self.random.choice(running)
+            self.leases = {lease: held for lease, held in self.leases.items() if held != number}
+            self.stopped.add(number)
+            self.happen(registry.on_lost, number)
+
+    def gone(self, number, error):
+        del self.alive[number]
+        self.loading.discard(number)
+        self.stopped.discard(number)
+        self.happen(registry.on_gone, number, error)
+
+    def fetched(self):
+        if self.fetching:
+            fingerprint = self.random.choice(sorted(self.fetching))
+            self.fetching.discard(fingerprint)
+            failed = self.random.random() < 0.3
+            self.happen(registry.on_fetched, fingerprint, SourceError("no", permanent=False) if failed else None)
+
+    def tick(self):
+        self.happen(registry.on_tick)
+
+    STEPS = {acquire: 8, release: 6, ready: 6, end: 6, tick: 4, leave: 1, fail: 1, die: 1, fetched: 2, apply: 1}
+
+    def step(self):
+        [event] = self.random.choices(list(self.STEPS), list(self.STEPS.values()))
+        event(self)
+
+    def settle(self):
+        """Let everything under way come to its end, with nobody asking for more."""
+        for _ in range(1000):
+            if not (self.waiting or self.loading or self.stopped or self.fetching or self.leases):
+                break
+            for event in (Walk.ready, Walk.fetched, Walk.end, Walk.release, Walk.tick):
+                event(self)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_promises_hold_on_every_way(seed):
+    walk = Walk(seed)
+    for _ in range(400):
+        walk.step()
+    walk.settle()
+    assert not walk.waiting, "somebody was never answered"
+    assert not walk.leases
+    assert walk.answered
+
+
+def test_closing_ends_everything():
+    walk = Walk(1)
+    for _ in range(300):
+        walk.step()
+    walk.fetching.clear()
+    walk.happen(registry.on_close)
+    assert not walk.waiting
+    walk.settle()
+    assert not walk.alive
+    assert not walk.state.engines
