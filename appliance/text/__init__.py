@@ -1,0 +1,1 @@
+"""Generated text into typed deltas: pure and sans-IO."""

@@ -1,0 +1,203 @@
+"""What a scripted device does, step by step; it refuses a step loop that breaks the Backend's contract."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.engine.backend import Batch, Candidate, Chunk, Opening, Sampled, StepResult
+from appliance.engine.fake import script as scripts
+from appliance.engine.fake.script import Script
+from appliance.engine.fake.tokenizer import END, FakeTokenizer, text_of
+from appliance.errors import EngineFault, LoadFailed
+from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
+
+_LOAD_PARTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSnapshot:
+    tokens: tuple[int, ...]
+    token_bytes: int
+    trim: bool
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.tokens) * self.token_bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+    def can_trim(self) -> bool:
+        return self.trim
+
+
+@dataclass(eq=False, slots=True)
+class _Row:
+    opening: Opening
+    script: Script
+    tokens: list[int]
+    answer: list[int]
+    crash_limit: int | None
+    computed: int
+    decodes: bool = False
+    fresh: int = 0
+    """Tokens it got since it was opened."""
+
+    def next_token(self) -> int:
+        at = len(self.tokens) - self.opening.prompt_length
+        if self.script.endless and self.answer:
+            return self.answer[at % len(self.answer)]
+        return self.answer[at] if at < len(self.answer) else END
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    result: StepResult
+    ready_at: float
+    mishap: Callable[[], None] | None
+
+    def begin(self) -> None:
+        """It began with its launch."""
+
+    def wait(self) -> StepResult:
+        if (rest := self.ready_at - time.monotonic()) > 0:
+            time.sleep(rest)
+        if self.mishap is not None:
+            self.mishap()
+        return self.result
+
+
+class FakeBackend:
+    """Plays the script at `spec.path`."""
+
+    def load(
+        self, spec: EngineSpec, settings: EngineSettings, progress: Callable[[str, float], None]
+    ) -> tuple[ModelInfo, FakeTokenizer]:
+        began = time.monotonic()
+        self._path = Path(spec.path)
+        self._script = script = scripts.read(self._path)
+        for part in range(_LOAD_PARTS):
+            progress("weights", part / _LOAD_PARTS)
+            time.sleep(script.load_ms / 1000 / _LOAD_PARTS)
+        if script.crash_load:
+            self._crash(script)
+        if script.fail_load is not None:
+            raise LoadFailed(script.fail_load, permanent=script.permanent)
+        self._tokenizer = FakeTokenizer(script.token_bytes, script.fail_render)
+        self._rows: dict[int, _Row] = {}
+        self._free_at = 0.0
+        info = ModelInfo(
+            context=script.context,
+            vocab_size=self._tokenizer.vocab_size,
+            weight_bytes=script.weight_bytes,
+            kv_bytes_per_token=script.kv_bytes_per_token,
+            dtype="float32" if spec.dtype == "auto" else spec.dtype,
+            load_seconds=time.monotonic() - began,
+            notes=("scripted answers",),
+        )
+        return info, self._tokenizer
+
+    def open(self, opening: Opening) -> None:
+        assert opening.id not in self._rows, "opened twice"
+        assert opening.computed < len(opening.known), "nothing left to compute"
+        if opening.computed:
+            snapshot = opening.snapshot
+            assert isinstance(snapshot, FakeSnapshot), "computed tokens without a snapshot"
+            assert snapshot.tokens[: opening.computed] == tuple(opening.known[: opening.computed]), "another prefix"
+            assert snapshot.trim or snapshot.length == opening.computed, "trimmed what cannot be trimmed"
+        prompt = opening.known[: opening.prompt_length]
+        text = text_of(prompt)
+        script = self._script.for_prompt(text)
+        self._rows[opening.id] = _Row(
+            opening=opening,
+            script=script,
+            tokens=list(opening.known),
+            answer=scripts.answer(script, self._tokenizer, prompt, opening.sampling),
+            crash_limit=script.crash_limit(text),
+            computed=opening.computed,
+        )
+
+    def launch(self, batch: Batch) -> _Step:
+        assert batch, "an empty batch"
+        script = self._script
+        prefilled = sum(self._prefill(chunk) for chunk in batch.chunks)
+        mishaps: list[Callable[[], None]] = []
+        sampled = {id: self._decode(self._rows[id], mishaps) for id in batch.decode}
+        step_ms = max((self._rows[id].script.step_ms for id in batch.decode), default=0.0)
+        prefill_seconds = prefilled * script.prefill_ms_per_token / 1000
+        self._free_at = max(self._free_at, time.monotonic()) + step_ms / 1000 + prefill_seconds
+        result = StepResult(sampled, (prefilled, prefill_seconds))
+        return _Step(result, self._free_at, mishaps[0] if mishaps else None)
+
+    def snapshot(self, sequence: int, length: int) -> FakeSnapshot | None:
+        row = self._rows[sequence]
+        assert 0 < length <= row.computed, "a snapshot of what is not computed"
+        if not self._script.trim and length != row.computed:
+            return None
+        return FakeSnapshot(tuple(row.tokens[:length]), self._script.kv_bytes_per_token, self._script.trim)
+
+    def close(self, sequence: int) -> None:
+        self._rows.pop(sequence, None)
+
+    def _prefill(self, chunk: Chunk) -> int:
+        row = self._rows[chunk.sequence]
+        end = chunk.start + len(chunk.tokens)
+        assert not row.decodes, "a chunk after the last one"
+        assert chunk.start == row.computed, "a gap or an overlap"
+        assert list(chunk.tokens) == row.tokens[chunk.start : end], "other tokens than were opened"
+        assert chunk.last == (end == len(row.tokens) - 1), "the last chunk leaves one token"
+        row.computed, row.decodes = end, chunk.last
+        return len(chunk.tokens)
+
+    def _decode(self, row: _Row, mishaps: list[Callable[[], None]]) -> Sampled:
+        assert row.decodes and row.computed == len(row.tokens) - 1, "a row that is not ready to decode"
+        script = row.script
+        row.computed += 1
+        row.fresh += 1
+        token = row.next_token()
+        row.tokens.append(token)
+        if row.crash_limit is not None and row.fresh > row.crash_limit:
+            mishaps.append(lambda: self._crash(script))
+        if script.hang_after is not None and row.fresh > script.hang_after:
+            mishaps.append(_hang)
+        if script.fault_after is not None and row.fresh > script.fault_after:
+            mishaps.append(_fault)
+        wanted = row.opening.sampling.logprobs
+        return Sampled(token) if wanted is None else self._with_logprobs(token, wanted)
+
+    def _with_logprobs(self, token: int, wanted: int) -> Sampled:
+        others = (Candidate(300 + n, -1.0 - n) for n in range(wanted + 1) if 300 + n != token)
+        top = (Candidate(token, -0.25), *others)[:wanted]
+        return Sampled(token, -0.25, top)
+
+    def _crash(self, script: Script) -> None:
+        counter = self._path.with_name(self._path.name + ".crashes")
+        if script.crash_times is not None:
+            done = counter.stat().st_size if counter.exists() else 0
+            if done >= script.crash_times:
+                return
+            with counter.open("ab") as file:
+                file.write(b".")
+        match script.crash_how:
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+                _hang()
+            case "abort":
+                os.abort()
+            case "exit":
+                os._exit(3)
+            case "exception":
+                raise RuntimeError("the script asked for an exception")
+
+
+def _hang() -> None:
+    threading.Event().wait()
+
+
+def _fault() -> None:
+    raise EngineFault("the script asked for a device fault")

@@ -1,0 +1,124 @@
+"""The step loop: drain, plan, launch, wait for the step before, commit, emit.
+
+The next step is launched before the previous one's tokens are turned into text, so the device never waits for
+Python. This is the hot path: per token one pipeline step, per step one frame.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from appliance import log
+from appliance.engine.backend import Backend, Snapshot, Step
+from appliance.engine.inbox import Arrival, Cancellation, Configuration, Inbox, Message
+from appliance.engine.scheduler import Plan, Scheduler
+from appliance.engine.sequence import Sequence
+from appliance.errors import EngineFault
+from appliance.vocab.event import Event, Failed, Started
+from appliance.wire.frames import Events, Pong, SequenceEvents
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A launched step and the snapshots taken with it, which count once it has landed."""
+
+    plan: Plan
+    step: Step
+    snapshots: list[tuple[int, int, Snapshot | None]]
+
+
+class Loop:
+    """Runs on the thread that loaded the backend. `emit` must not block."""
+
+    def __init__(self, backend: Backend, scheduler: Scheduler, inbox: Inbox, emit: Callable[[Events], None]) -> None:
+        self._backend, self._scheduler, self._inbox, self._emit = backend, scheduler, inbox, emit
+        self._steps = 0
+
+    def run(self) -> NoReturn:
+        flight: _Flight | None = None
+        idle = True
+        while True:
+            self._take(self._inbox.drain(block=idle))
+            plan = self._scheduler.next_batch()
+            launched = self._launch(plan) if plan else None
+            if flight is not None:
+                self._land(flight)
+            if launched is not None:
+                launched.step.begin()
+            idle = not plan and flight is None
+            flight = launched
+
+    def pong(self, nonce: int) -> Pong:
+        """The gauges now; may be asked from any thread."""
+        rows = self._scheduler
+        return Pong(nonce, rows.running, rows.waiting, rows.kv_bytes, rows.prefixes.bytes, self._steps)
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            match message:
+                case Arrival(sequence):
+                    self._scheduler.submit(sequence)
+                case Cancellation(id):
+                    if (gone := self._forget(id)) is not None:
+                        self._say(id, *gone.pipeline.cancel())
+                case Configuration(settings):
+                    self._scheduler.configure(settings)
+
+    def _launch(self, plan: Plan) -> _Flight | None:
+        try:
+            for id in plan.closed:
+                self._backend.close(id)
+            for opening in plan.opened:
+                self._backend.open(opening)
+            for begun in plan.started:
+                pipeline = begun.pipeline
+                self._say(begun.id, Started(pipeline.prompt_tokens, pipeline.cached_tokens))
+            if not plan.batch:
+                return None
+            step = self._backend.launch(plan.batch)
+            taken = [(id, length, self._backend.snapshot(id, length)) for id, length in plan.snapshots]
+        except EngineFault as fault:
+            self._fail(plan.sequences, fault)
+            return None
+        return _Flight(plan, step, taken)
+
+    def _land(self, flight: _Flight) -> None:
+        try:
+            result = flight.step.wait()
+        except EngineFault as fault:
+            self._fail(flight.plan.sequences, fault)
+            return
+        self._steps += 1
+        parts: list[SequenceEvents] = []
+        ended: list[Sequence] = []
+        for sequence, sampled in self._scheduler.commit(flight.plan.batch, result):
+            parts.append(SequenceEvents(sequence.id, (sampled.token,), tuple(sequence.pipeline.feed(sampled))))
+            if sequence.pipeline.finished:
+                ended.append(sequence)
+        if parts:
+            self._emit(Events(self._steps, tuple(parts)))
+        for id, length, snapshot in flight.snapshots:
+            self._scheduler.keep(id, length, snapshot)
+        for sequence in ended:
+            self._end(sequence)
+
+    def _end(self, sequence: Sequence) -> None:
+        """Keep prompt and answer for the next turn, then free the row. The last token was never an input."""
+        length = sequence.prefill_end
+        if sequence.decodes and length > 0 and self._scheduler.prefixes.enabled:
+            self._scheduler.keep(sequence.id, length, self._backend.snapshot(sequence.id, length))
+        self._forget(sequence.id)
+
+    def _fail(self, ids: Iterable[int], fault: EngineFault) -> None:
+        log.get().error("engine.step_failed", sequences=sorted(ids), reason=fault.message)
+        for id in ids:
+            if self._forget(id) is not None:
+                self._say(id, Failed(fault.code, fault.message))
+
+    def _forget(self, id: int) -> Sequence | None:
+        sequence = self._scheduler.remove(id)
+        self._backend.close(id)
+        return sequence
+
+    def _say(self, id: int, *events: Event) -> None:
+        self._emit(Events(self._steps, (SequenceEvents(id, (), events),)))

@@ -1,0 +1,206 @@
+"""Which snapshot serves a prompt best, and which ones stay: a radix tree of token ids per namespace, least
+recently used out first, by bytes.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from appliance.engine.backend import Snapshot
+
+Tokens = tuple[int, ...]
+
+
+class Match(NamedTuple):
+    """`length` of the snapshot's tokens begin the prompt and may be used; less than its own length is a trim."""
+
+    snapshot: Snapshot | None
+    length: int
+
+
+NO_MATCH = Match(None, 0)
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """`edge` leads here from `parent`; `trimmable` counts the entries at and below that can be trimmed."""
+
+    parent: "_Node | None"
+    edge: Tokens
+    depth: int
+    children: dict[int, "_Node"] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+    trimmable: int = 0
+
+
+class PrefixCache:
+    """Snapshots by the tokens they cover. A budget of 0 bytes keeps none."""
+
+    def __init__(self, budget: int) -> None:
+        self.bytes = 0
+        self._budget = budget
+        self._roots: dict[str, _Node] = {}
+        self._recent: OrderedDict[_Node, str] = OrderedDict()
+        """Entries, least recently used first, with their namespace."""
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    @property
+    def enabled(self) -> bool:
+        return self._budget > 0
+
+    def resize(self, budget: int) -> None:
+        self._budget = budget
+        self._evict()
+
+    def match(self, tokens: Sequence[int], namespace: str = "") -> Match:
+        """The longest usable prefix of `tokens`; at least one token is always left to compute."""
+        root = self._roots.get(namespace)
+        if root is None:
+            return NO_MATCH
+        most = len(tokens) - 1
+        node, common = _descend(root, tuple(tokens))
+        while common > 0:
+            usable = min(common, most)
+            if node.snapshot is not None and node.depth <= usable:
+                return self._use(node, node.depth)
+            if node.trimmable and usable > 0:
+                return self._use(_trimmable_below(node), usable)
+            assert node.parent is not None
+            node = node.parent
+            common = node.depth
+        return NO_MATCH
+
+    def insert(self, tokens: Sequence[int], snapshot: Snapshot, namespace: str = "") -> None:
+        """Keep a snapshot of the first `snapshot.length` tokens, in place of those it makes superfluous."""
+        if not 0 < snapshot.length <= len(tokens) or snapshot.nbytes > self._budget:
+            return
+        root = self._roots.setdefault(namespace, _Node(None, (), 0))
+        node = _make_path(root, tuple(tokens[: snapshot.length]))
+        if node.trimmable and _trimmable_below(node) is not node:
+            self._recent.move_to_end(_trimmable_below(node))  # a longer one stands for this one already
+            _prune(node)
+            return
+        self._drop_entry(node)
+        self._add_entry(node, snapshot, namespace)
+        if snapshot.can_trim():
+            self._drop_shorter(node)
+        self._evict()
+
+    def _use(self, node: _Node, length: int) -> Match:
+        self._recent.move_to_end(node)
+        return Match(node.snapshot, length)
+
+    def _add_entry(self, node: _Node, snapshot: Snapshot, namespace: str) -> None:
+        node.snapshot = snapshot
+        self._recent[node] = namespace
+        self.bytes += snapshot.nbytes
+        _count(node, int(snapshot.can_trim()))
+
+    def _drop_entry(self, node: _Node) -> str | None:
+        """Forget a node's snapshot; the node itself stays for `_prune`. Returns its namespace."""
+        if node.snapshot is None:
+            return None
+        self.bytes -= node.snapshot.nbytes
+        _count(node, -int(node.snapshot.can_trim()))
+        node.snapshot = None
+        return self._recent.pop(node)
+
+    def _drop_shorter(self, node: _Node) -> None:
+        above = node.parent
+        while above is not None:
+            parent = above.parent
+            if self._drop_entry(above) is not None:
+                _prune(above)
+            above = parent
+
+    def _evict(self) -> None:
+        while self.bytes > self._budget:
+            node = next(iter(self._recent))
+            namespace = self._drop_entry(node)
+            assert namespace is not None
+            root = _prune(node)
+            if root is not None and not root.children:
+                del self._roots[namespace]
+
+
+def _common(a: Tokens, b: Tokens) -> int:
+    """How many tokens two tuples begin with in common: slices compare in C, so halve instead of walking."""
+    low, high = 0, min(len(a), len(b))
+    if a[:high] == b[:high]:
+        return high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two sequences begin with in common."""
+    return _common(tuple(a), tuple(b))
+
+
+def _descend(root: _Node, tokens: Tokens) -> tuple[_Node, int]:
+    """The node whose edge the walk ended in or at, and how many tokens it shares with `tokens`."""
+    node, common = root, 0
+    while common < len(tokens) and (child := node.children.get(tokens[common])) is not None:
+        shared = _common(child.edge, tokens[common : common + len(child.edge)])
+        node, common = child, common + shared
+        if shared < len(child.edge):
+            break
+    return node, common
+
+
+def _make_path(root: _Node, tokens: Tokens) -> _Node:
+    """The node that stands for exactly these tokens, splitting an edge where it must begin."""
+    node, common = _descend(root, tokens)
+    if common < node.depth:
+        node = _split(node, common - (node.depth - len(node.edge)))
+    if common < len(tokens):
+        child = _Node(node, tokens[common:], len(tokens))
+        node.children[tokens[common]] = child
+        node = child
+    return node
+
+
+def _split(node: _Node, at: int) -> _Node:
+    """Put a node into the edge that leads to `node`, after `at` of its tokens; return the new one."""
+    parent = node.parent
+    assert parent is not None and 0 < at < len(node.edge)
+    upper = _Node(parent, node.edge[:at], node.depth - len(node.edge) + at, trimmable=node.trimmable)
+    parent.children[upper.edge[0]] = upper
+    node.parent, node.edge = upper, node.edge[at:]
+    upper.children[node.edge[0]] = node
+    return upper
+
+
+def _prune(node: _Node) -> _Node | None:
+    """Take away a node that holds nothing, and join the edges it was between. Returns the root if reached."""
+    while node.parent is not None and node.snapshot is None and not node.children:
+        del node.parent.children[node.edge[0]]
+        node = node.parent
+    if node.parent is None:
+        return node
+    if node.snapshot is None and len(node.children) == 1:
+        (child,) = node.children.values()
+        child.parent, child.edge = node.parent, node.edge + child.edge
+        node.parent.children[child.edge[0]] = child
+    return None
+
+
+def _count(node: _Node | None, change: int) -> None:
+    while node is not None and change:
+        node.trimmable += change
+        node = node.parent
+
+
+def _trimmable_below(node: _Node) -> _Node:
+    """The entry of a subtree that can be trimmed; the shallowest on one path, so the cheapest to copy."""
+    while node.snapshot is None or not node.snapshot.can_trim():
+        node = next(child for child in node.children.values() if child.trimmable)
+    return node

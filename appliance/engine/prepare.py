@@ -1,0 +1,167 @@
+"""How a submission becomes a sequence: render, tokenize, check against the context, choose the dialects.
+
+Runs in preparation threads, so that no template or long text ever delays a step.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn, TypeVar
+
+from appliance import log
+from appliance.engine.backend import Tokenizer
+from appliance.engine.link import Link
+from appliance.engine.pipeline import Limits, Pipeline
+from appliance.engine.sequence import Sequence
+from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
+from appliance.text import dialects, reasoning
+from appliance.text.channels import Channels
+from appliance.text.dialects.none import FORMAT as NO_TOOLS
+from appliance.text.reasoning.format import Reasoning
+from appliance.text.reasoning.none import REASONING as NO_REASONING
+from appliance.vocab.event import Event, Failed, Finished, Started, Usage
+from appliance.vocab.spec import ChatPrompt, Submission
+from appliance.wire.frames import Events, SequenceEvents
+
+Row = TypeVar("Row")
+
+_TAIL_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Preparer:
+    """`context` is the engine's own limit in tokens, which may change; `vocab_size` bounds token ids."""
+
+    tokenizer: Tokenizer
+    vocab_size: int
+    context: Callable[[], int]
+
+    def prepare(self, submission: Submission, order: int) -> Sequence:
+        """Raises PromptTooLong, BadRequest and what the template raises."""
+        prompt = self._tokens(submission)
+        context = min(submission.context, self.context())
+        sampling = submission.sampling
+        wanted = context if sampling.max_tokens is None else sampling.max_tokens
+        room = min(wanted, context - len(prompt))
+        if room < min(wanted, 1):
+            raise PromptTooLong(
+                f"This model's maximum context length is {context} tokens. However, your prompt resulted in"
+                f" {len(prompt)} tokens. Shorten the prompt.",
+                param="messages" if isinstance(submission.prompt, ChatPrompt) else "prompt",
+            )
+        ends = self._ends(submission)
+        pipeline = Pipeline(
+            self.tokenizer,
+            Limits(ends, room, sampling.min_tokens),
+            prompt_tokens=len(prompt),
+            channels=self._channels(submission, prompt),
+            logprobs=sampling.logprobs is not None,
+        )
+        return Sequence(
+            id=submission.id,
+            known=[*prompt, *submission.emitted],
+            prompt_length=len(prompt),
+            limit=len(prompt) + room,
+            sampling=sampling,
+            pipeline=pipeline,
+            namespace=submission.namespace,
+            priority=submission.priority,
+            order=order,
+            stop_ids=ends,
+        )
+
+    def _tokens(self, submission: Submission) -> list[int]:
+        if isinstance(submission.prompt, ChatPrompt):
+            tokens = self.tokenizer.render(submission.prompt)
+        else:
+            tokens = list(submission.prompt.tokens)
+        if not tokens:
+            raise BadRequest("the prompt is empty: it renders to no tokens at all", param="prompt")
+        if (wrong := next((t for t in tokens if not 0 <= t < self.vocab_size), None)) is not None:
+            raise BadRequest(
+                f"token {wrong} is not in this model's vocabulary of {self.vocab_size} tokens", param="prompt"
+            )
+        return tokens
+
+    def _ends(self, submission: Submission) -> frozenset[int]:
+        asked = frozenset(submission.sampling.stop_token_ids)
+        if submission.sampling.ignore_eos:
+            return asked
+        named = (self.tokenizer.id_of(text) for text in submission.stop_tokens)
+        return asked | self.tokenizer.eos_ids | {id for id in named if id is not None}
+
+    def _channels(self, submission: Submission, prompt: list[int]) -> Channels | None:
+        """None where all text is the answer."""
+        thinking = _known("reasoning_dialect", submission.reasoning_dialect, reasoning.find, NO_REASONING)
+        tools = _known("tool_dialect", submission.tool_dialect, dialects.find, NO_TOOLS)
+        declared = (
+            [tool.name for tool in submission.prompt.tools] if isinstance(submission.prompt, ChatPrompt) else []
+        )
+        if not declared:
+            tools = NO_TOOLS
+        if not submission.sampling.stop and not thinking.open and not tools.open:
+            return None
+        return Channels(
+            stops=submission.sampling.stop,
+            reasoning=thinking,
+            tools=tools,
+            declared=declared,
+            new_id=_call_id,
+            inside=self._opened(thinking, prompt),
+        )
+
+    def _opened(self, thinking: Reasoning, prompt: list[int]) -> bool:
+        """Whether the prompt ends with the tag that opens the reasoning, white space aside."""
+        if not thinking.open:
+            return False
+        tag = self.tokenizer.id_of(thinking.open)
+        text = ""
+        for token in reversed(prompt[-_TAIL_TOKENS:]):
+            if token == tag:
+                return not text.strip()
+            text = self.tokenizer.raw(token).decode("utf-8", "replace") + text
+        return text.rstrip().endswith(thinking.open)
+
+
+def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
+    """One preparation thread: take submissions in order, deliver sequences or say why not."""
+    while True:
+        order, submission = link.submissions.get()
+        id = submission.id
+        if not link.inbox.wanted(id):
+            _withdraw(link, id, Finished("cancelled", Usage(0, 0)))
+            continue
+        try:
+            sequence = preparer.prepare(submission, order)
+        except ApplianceError as error:
+            _withdraw(link, id, Failed(error.code, error.message, error.param))
+            continue
+        except Exception:  # noqa: BLE001 - request edge: what a tokenizer or template raises fails this request only
+            log.get().exception("engine.prepare_failed", sequence=id)
+            _withdraw(link, id, Failed(EngineFault.code, "the prompt could not be prepared; the log says why"))
+            continue
+        pipeline = sequence.pipeline
+        if ended := pipeline.begin(submission.emitted):
+            _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
+        elif not link.inbox.deliver(sequence):
+            _say(link, id, *pipeline.cancel())
+
+
+def _withdraw(link: Link, id: int, *events: Event) -> None:
+    link.inbox.withdraw(id)
+    _say(link, id, *events)
+
+
+def _say(link: Link, id: int, *events: Event) -> None:
+    link.outbox.put(Events(0, (SequenceEvents(id, (), events),)))
+
+
+def _call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _known(field: str, name: str, find: Callable[[str], Row | None], otherwise: Row) -> Row:
+    row = find(name)
+    if row is None:
+        log.get().warning("engine.dialect_unknown", field=field, name=name, using="none")
+    return otherwise if row is None else row

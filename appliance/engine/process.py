@@ -1,0 +1,106 @@
+"""The life of an engine process: hello, load, serve, end."""
+
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import NoReturn
+
+from appliance import log
+from appliance.engine.backend import Backend
+from appliance.engine.inbox import Inbox
+from appliance.engine.link import Link
+from appliance.engine.loop import Loop
+from appliance.engine.outbox import Outbox
+from appliance.engine.prefix_cache import PrefixCache
+from appliance.engine.prepare import Preparer, run_preparation
+from appliance.engine.scheduler import Scheduler
+from appliance.errors import LoadFailed
+from appliance.vocab.spec import ModelInfo
+from appliance.wire.frames import VERSION, Hello, HelloBack, LoadError, Progress, Ready
+
+BACKENDS = {"mlx": "appliance.engine.mlx.backend:MlxBackend", "fake": "appliance.engine.fake:FakeBackend"}
+"""Imported by name, so that only an engine that needs them pays for a backend's libraries."""
+
+EXIT_OK, EXIT_LOAD, EXIT_FAULT = 0, 1, 70
+NICENESS = 5
+PREPARATION_THREADS = 2
+_FLUSH_SECONDS = 5.0
+
+
+def main(link_fd: int) -> NoReturn:
+    """Serve the socket of this descriptor until it is closed."""
+    # Ctrl-C on the terminal reaches the whole group, but ending is the server's to decide.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _step_back()
+    link_socket = socket.socket(fileno=link_fd)
+    link_socket.setblocking(True)
+    outbox = Outbox(link_socket, on_dead=_end)
+    link = Link(link_socket, outbox, Inbox(), die=_end)
+    outbox.put(HelloBack(VERSION, os.getpid()))
+    threading.Thread(target=link.read, name="reader", daemon=True).start()
+    try:
+        _serve(link, link.hellos.get())
+    except LoadFailed as error:
+        log.get().error("engine.load_failed", reason=error.message, permanent=error.permanent)
+        outbox.put(LoadError(error.message, error.permanent))
+        outbox.flush(_FLUSH_SECONDS)
+        _exit(EXIT_LOAD)
+    except Exception:  # noqa: BLE001 - the engine loop's edge: what is not understood must not go on
+        log.get().exception("engine.failed")
+        _exit(EXIT_FAULT)
+
+
+def _serve(link: Link, hello: Hello) -> NoReturn:
+    if hello.version != VERSION:
+        raise LoadFailed(
+            f"the server speaks version {hello.version} of the engine protocol, this engine version {VERSION}:"
+            " both must come from one installation; restart the appliance",
+            permanent=True,
+        )
+    backend = _backend(hello.spec.backend)
+    info, tokenizer = backend.load(hello.spec, hello.settings, lambda *at: link.outbox.put(Progress(*at)))
+    scheduler = Scheduler(hello.settings, info.kv_bytes_per_token, PrefixCache(hello.settings.prefix_bytes))
+    loop = Loop(backend, scheduler, link.inbox, link.outbox.put)
+    link.pong = loop.pong
+    preparer = Preparer(tokenizer, info.vocab_size, lambda: min(info.context, scheduler.context))
+    for _ in range(PREPARATION_THREADS):
+        threading.Thread(target=run_preparation, args=(preparer, link), name="prepare", daemon=True).start()
+    _tell_ready(link, hello, info)
+    loop.run()
+
+
+def _tell_ready(link: Link, hello: Hello, info: ModelInfo) -> None:
+    link.outbox.put(Ready(info))
+    log.get().info("engine.ready", model=hello.model, seconds=round(info.load_seconds, 3), dtype=info.dtype)
+
+
+def _backend(name: str) -> Backend:
+    module, _, attribute = BACKENDS[name].partition(":")
+    backend: Backend = getattr(importlib.import_module(module), attribute)()
+    return backend
+
+
+def _step_back() -> None:
+    """On Linux run niced, so that the server answers beside an engine that uses every core. Threads that libraries
+    started before main (a preloaded BLAS) have a niceness of their own."""
+    if sys.platform != "linux":
+        return
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, int(thread), NICENESS)
+
+
+def _end(reason: str) -> NoReturn:
+    log.get().debug("engine.ends", reason=reason)
+    _exit(EXIT_OK)
+
+
+def _exit(code: int) -> NoReturn:
+    """At once, from any thread: a step or a load that is running is of no use to anyone."""
+    sys.stderr.flush()
+    os._exit(code)

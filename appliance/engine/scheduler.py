@@ -1,0 +1,235 @@
+"""What the next step computes: which sequences run, which rows decode, which prompt tokens go along.
+
+Policy only: plain data in and out, no arrays, no clock. Sequences catch up from computed to known; whether that is
+a new prompt, a prefix hit, a resumption or a recomputation makes no difference.
+"""
+
+from bisect import insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import attrgetter
+
+from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.prefix_cache import Match, PrefixCache, common_prefix
+from appliance.engine.sequence import Sequence
+from appliance.engine.speed import PrefillSpeed
+from appliance.vocab.spec import EngineSettings
+
+SHARE_TOKENS = 32
+"""A sequence waits for another's prefix only if that saves computing this many tokens."""
+
+_rank = attrgetter("rank")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step: close, then open, then launch the batch (unless empty), then take the snapshots (id, length).
+
+    `started` are the opened sequences that run for the first time.
+    """
+
+    closed: tuple[int, ...]
+    opened: tuple[Opening, ...]
+    started: tuple[Sequence, ...]
+    batch: Batch
+    snapshots: tuple[tuple[int, int], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.closed or self.opened or self.batch)
+
+    @property
+    def sequences(self) -> set[int]:
+        """All it needs the device for."""
+        batch = self.batch
+        return {*batch.decode, *(c.sequence for c in batch.chunks), *(o.id for o in self.opened)}
+
+
+class Scheduler:
+    """Owns the sequences between submit and their end. Each launched plan is committed once, in order; the next
+    plan may be made before that.
+    """
+
+    def __init__(self, settings: EngineSettings, kv_bytes_per_token: int, prefixes: PrefixCache) -> None:
+        self.prefixes = prefixes
+        self._token_bytes = max(kv_bytes_per_token, 1)
+        self._sequences: dict[int, Sequence] = {}
+        self._waiting: list[Sequence] = []
+        self._running: list[Sequence] = []
+        self._speed = PrefillSpeed()
+        self.configure(settings)
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Live settings; rows over a smaller budget are given up one step later."""
+        self._rows = max(settings.concurrency, 1)
+        self._tokens = settings.kv_bytes // self._token_bytes
+        self._stall_seconds = settings.stall_target
+        self.context = min(settings.context, self._tokens)
+        """Tokens one sequence may have at most: what is allowed, and what fits the budget when it is alone."""
+        self.prefixes.resize(settings.prefix_bytes)
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def kv_bytes(self) -> int:
+        return sum(s.held_tokens for s in self._running) * self._token_bytes
+
+    def submit(self, sequence: Sequence) -> None:
+        assert sequence.id not in self._sequences
+        self._sequences[sequence.id] = sequence
+        insort(self._waiting, sequence, key=_rank)
+
+    def remove(self, id: int) -> Sequence | None:
+        """Forget a sequence that ended, failed or is not wanted any more; close it in the backend if it ran."""
+        sequence = self._sequences.pop(id, None)
+        if sequence is not None:
+            (self._running if sequence in self._running else self._waiting).remove(sequence)
+        return sequence
+
+    def next_batch(self) -> Plan:
+        """The next step. Counts tokens of launched steps that are not committed yet as there."""
+        closed = self._give_up()
+        # Whoever was given up must not come straight back: room is what this step makes.
+        opened = () if closed else self._admit()
+        started = tuple(s for s in self._running if not s.started) if opened else ()
+        for sequence in started:
+            sequence.started = True
+        decode = self._decode_rows()
+        chunks = self._chunks(self._speed.chunk_tokens(self._stall_seconds, bool(decode)))
+        return Plan(closed, opened, started, Batch(decode, chunks), self._snapshots())
+
+    def commit(self, batch: Batch, result: StepResult) -> list[tuple[Sequence, Sampled]]:
+        """Take a step's tokens; sequences that ended since it was launched are passed over."""
+        self._speed.measured(*result.prefill)
+        took: list[tuple[Sequence, Sampled]] = []
+        for id in batch.decode:
+            sequence = self._sequences.get(id)
+            if sequence is not None:
+                sampled = result.sampled[id]
+                sequence.pending -= 1
+                sequence.known.append(sampled.token)
+                took.append((sequence, sampled))
+        return took
+
+    def keep(self, id: int, length: int, snapshot: Snapshot | None) -> None:
+        """A snapshot the plan asked for, of a step that is committed; None where the backend could not give it."""
+        sequence = self._sequences.get(id)
+        if sequence is None:
+            return
+        if length in sequence.taking:
+            sequence.taking.remove(length)
+        if snapshot is not None:
+            self.prefixes.insert(sequence.known, snapshot, sequence.namespace)
+
+    # ---- memory
+    def _give_up(self) -> tuple[int, ...]:
+        """Preempt the last in rank until the rows that are left can each grow by a token."""
+        closed: list[int] = []
+        while len(self._running) > 1 and self._needed(self._running) > self._tokens:
+            sequence = max(self._running, key=_rank)
+            self._running.remove(sequence)
+            sequence.computed, sequence.decodes = 0, False
+            sequence.due.clear()
+            sequence.taking.clear()
+            insort(self._waiting, sequence, key=_rank)
+            closed.append(sequence.id)
+        return tuple(closed)
+
+    def _needed(self, sequences: Iterable[Sequence]) -> int:
+        return sum(min(s.held_tokens + 1, s.limit) for s in sequences)
+
+    # ---- admission
+    def _admit(self) -> tuple[Opening, ...]:
+        opened: list[Opening] = []
+        places = self._rows - len(self._running)
+        for sequence in self._waiting[:places] if places > 0 else ():
+            if sequence.pending or not self._fits(sequence):
+                break  # the first in rank goes first, however small the others are
+            match = self.prefixes.match(sequence.known, sequence.namespace)
+            if not self._awaits(sequence, match.length):
+                opened.append(self._open(sequence, match))
+        return tuple(opened)
+
+    def _fits(self, sequence: Sequence) -> bool:
+        """One alone always runs. Beside others there must be room for some steps, or it is given up again at once."""
+        if not self._running:
+            return True
+        slack = SHARE_TOKENS * len(self._running)
+        return self._needed((*self._running, sequence)) + slack <= self._tokens
+
+    def _awaits(self, sequence: Sequence, cached: int) -> bool:
+        """Whether to hold a sequence back until another has computed a prefix both share."""
+        if sequence.awaits is not None:
+            leader, length = sequence.awaits
+            if leader in self._running and (length in leader.due or length in leader.taking):
+                return True
+            sequence.awaits = None
+        if not self.prefixes.enabled:
+            return False
+        for leader in self._running:
+            if leader.decodes or leader.namespace != sequence.namespace or leader.id in sequence.leaders:
+                continue
+            shared = min(common_prefix(leader.known, sequence.known), sequence.prefill_end, leader.prefill_end)
+            if shared >= cached + SHARE_TOKENS:
+                sequence.leaders.add(leader.id)
+                sequence.awaits = (leader, shared)
+                if shared not in leader.due and shared not in leader.taking:
+                    insort(leader.due, shared)
+                return True
+        return False
+
+    def _open(self, sequence: Sequence, match: Match) -> Opening:
+        self._waiting.remove(sequence)
+        insort(self._running, sequence, key=_rank)
+        sequence.computed = match.length
+        if self.prefixes.enabled and match.length < sequence.prefill_end:
+            sequence.due.append(sequence.prefill_end)
+        if not sequence.started:
+            sequence.pipeline.cached_tokens = min(match.length, sequence.prompt_length)
+        return Opening(
+            id=sequence.id,
+            known=tuple(sequence.known),
+            computed=match.length,
+            snapshot=match.snapshot,
+            sampling=sequence.sampling,
+            prompt_length=sequence.prompt_length,
+            stop_ids=sequence.stop_ids,
+        )
+
+    # ---- the step
+    def _decode_rows(self) -> tuple[int, ...]:
+        rows: list[int] = []
+        for sequence in self._running:
+            if sequence.decodes and len(sequence.known) + sequence.pending < sequence.limit:
+                sequence.pending += 1
+                rows.append(sequence.id)
+        return tuple(rows)
+
+    def _chunks(self, budget: int) -> tuple[Chunk, ...]:
+        chunks: list[Chunk] = []
+        for sequence in self._running:
+            if sequence.decodes:
+                continue
+            start, end = sequence.computed, sequence.prefill_end
+            if start < end and budget <= 0:
+                break
+            # A chunk ends where a snapshot is wanted: only there can every cache kind give one.
+            end = min(end, start + budget, *(length for length in sequence.due if length > start))
+            sequence.computed, budget = end, budget - (end - start)
+            sequence.decodes = end == sequence.prefill_end
+            chunks.append(Chunk(sequence.id, start, sequence.known[start:end], sequence.decodes))
+        return tuple(chunks)
+
+    def _snapshots(self) -> tuple[tuple[int, int], ...]:
+        wanted: list[tuple[int, int]] = []
+        for sequence in self._running:
+            while sequence.due and sequence.due[0] <= sequence.computed:
+                length = sequence.due.pop(0)
+                sequence.taking.append(length)
+                wanted.append((sequence.id, length))
+        return tuple(wanted)

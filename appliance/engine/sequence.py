@@ -1,0 +1,58 @@
+"""One generation inside an engine: the tokens known and how many of them are computed."""
+
+from dataclasses import dataclass, field
+
+from appliance.engine.pipeline import Pipeline
+from appliance.vocab.request import Sampling
+
+
+@dataclass(eq=False, slots=True)
+class Sequence:
+    """Identity and limits are given; what stands below `computed` belongs to the scheduler alone.
+
+    `known` are prompt, emitted and sampled tokens, `limit` the most it may ever know. Of two equal `priority`
+    (higher goes first) the smaller `order` goes first.
+
+        known:  [ prompt                     | emitted, sampled ][ pending ]
+        computed ────────▶ len(known) - 1, then it decodes: one pending token per launched step
+    """
+
+    id: int
+    known: list[int]
+    prompt_length: int
+    limit: int
+    sampling: Sampling
+    pipeline: Pipeline
+    namespace: str = ""
+    priority: int = 0
+    order: int = 0
+    stop_ids: frozenset[int] = frozenset()
+
+    computed: int = 0
+    """Prefill tokens launched or taken from a snapshot."""
+    decodes: bool = False
+    """Its last chunk is launched: it may be a decode row from now on."""
+    pending: int = 0
+    """Tokens sampled by launched steps that are not committed yet."""
+    started: bool = False
+    due: list[int] = field(default_factory=list)
+    """Lengths, ascending, at which a snapshot is wanted and not yet taken."""
+    taking: list[int] = field(default_factory=list)
+    """Lengths whose snapshot is taken by a step that is not committed yet."""
+    leaders: set[int] = field(default_factory=set)
+    """Sequences it has waited for already: once each is enough."""
+    awaits: "tuple[Sequence, int] | None" = None
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        return (-self.priority, self.order)
+
+    @property
+    def prefill_end(self) -> int:
+        """All known tokens but the one that is the first decode step's input."""
+        return len(self.known) - 1
+
+    @property
+    def held_tokens(self) -> int:
+        """Tokens whose keys and values it holds or will hold when all known are computed."""
+        return len(self.known) + self.pending
