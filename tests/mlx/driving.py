@@ -1,0 +1,81 @@
+"""Drives an MlxBackend by hand, as the step loop would: one launch ahead, tokens read one step late."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot
+from appliance.engine.mlx.backend import MlxBackend
+from appliance.vocab.request import Sampling
+from appliance.vocab.spec import EngineSettings, EngineSpec
+
+SETTINGS = EngineSettings(context=512, concurrency=16, kv_bytes=1 << 30, prefix_bytes=1 << 30, stall_target=0.5)
+
+
+def backend(directory: Path, dtype: str = "auto") -> MlxBackend:
+    built = MlxBackend()
+    built.load(EngineSpec(backend="mlx", path=str(directory), dtype=dtype), SETTINGS, lambda phase, fraction: None)  # type: ignore[arg-type]
+    return built
+
+
+@dataclass
+class Job:
+    """A sequence to run: it joins at step `at`."""
+
+    id: int
+    prompt: list[int]
+    sampling: Sampling
+    tokens: int = 8
+    at: int = 0
+    chunk: int = 512
+    snapshot: Snapshot | None = None
+    computed: int = 0
+    emitted: list[int] = field(default_factory=list)
+    stop_ids: frozenset[int] = frozenset()
+    got: list[Sampled] = field(default_factory=list)
+
+    @property
+    def text(self) -> list[int]:
+        return [sampled.token for sampled in self.got]
+
+
+def run(engine: MlxBackend, jobs: Sequence[Job]) -> None:
+    """Fill every job's `got`."""
+    left = {job.id: job for job in jobs}
+    decoding: list[int] = []
+    filling: dict[int, int] = {}
+    flying, step = None, 0
+    while left:
+        for job in jobs:
+            if job.at == step:
+                engine.open(_opening(job))
+                filling[job.id] = job.computed
+        chunks = tuple(_chunk(left[id], start) for id, start in filling.items())
+        launched = engine.launch(Batch(tuple(decoding), chunks)) if decoding or chunks else None
+        if flying is not None:
+            for id, sampled in flying.wait().sampled.items():
+                if id in left:
+                    left[id].got.append(sampled)
+        for chunk in chunks:
+            filling[chunk.sequence] = chunk.start + len(chunk.tokens)
+            if chunk.last:
+                del filling[chunk.sequence]
+                decoding.append(chunk.sequence)
+        for id in [id for id, job in left.items() if len(job.got) >= job.tokens]:
+            decoding.remove(id)
+            engine.close(id)
+            del left[id]
+        if launched is not None:
+            launched.begin()
+        flying, step = launched, step + 1
+
+
+def _opening(job: Job) -> Opening:
+    known = [*job.prompt, *job.emitted]
+    return Opening(job.id, known, job.computed, job.snapshot, job.sampling, len(job.prompt), job.stop_ids)
+
+
+def _chunk(job: Job, start: int) -> Chunk:
+    known = [*job.prompt, *job.emitted]
+    end = min(start + job.chunk, len(known) - 1)
+    return Chunk(job.id, start, known[start:end], last=end == len(known) - 1)

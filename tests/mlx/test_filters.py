@@ -1,0 +1,122 @@
+"""Drawing: the filters keep what a plain sort would keep, and draws follow the distribution."""
+
+from collections.abc import Callable
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from appliance.engine.mlx.filters import draw_narrow, draw_plain, draw_wide, penalise
+from appliance.engine.mlx.randomness import uniform
+
+VOCABULARY = 1000
+CASES = [
+    # top_k, top_p, min_p
+    (20, 1.0, 0.0),
+    (20, 0.8, 0.0),
+    (200, 0.5, 0.0),
+    (200, 1.0, 0.2),
+    (50, 0.9, 0.05),
+    (1, 1.0, 0.0),
+    (0, 0.9, 0.0),
+    (0, 0.1, 0.0),
+    (0, 1.0, 0.3),
+    (400, 0.95, 0.01),
+    (0, 1.0, 0.0),
+]
+
+
+def reference(logits: np.ndarray, top_k: int, top_p: float, min_p: float) -> np.ndarray:
+    """The filtered, renormalised distribution, by a sort: (V,) → (V,)."""
+    weights = np.exp(logits.astype(np.float64) - logits.max())
+    weights[weights < min_p] = 0
+    order = np.argsort(-weights, kind="stable")
+    if top_k:
+        weights[order[top_k:]] = 0
+    kept = weights[order]
+    before = np.cumsum(kept) - kept
+    weights[order[before >= top_p * kept.sum()]] = 0
+    return weights / weights.sum()
+
+
+def drawer(top_k: int, top_p: float, min_p: float) -> dict[str, Callable[[mx.array, mx.array], mx.array]]:
+    """Every way that may serve these parameters."""
+    many = lambda value, rows: mx.array([value] * rows)  # noqa: E731
+    ways = {
+        "wide": lambda x, u: draw_wide(x, many(top_k, len(x)), many(top_p, len(x)), many(min_p, len(x)), u),
+    }
+    if 0 < top_k <= 256:
+        ways["narrow"] = lambda x, u: draw_narrow(
+            x, many(top_k, len(x)), many(top_p, len(x)), many(min_p, len(x)), top_k, u
+        )
+    if (top_k, top_p, min_p) == (0, 1.0, 0.0):
+        ways["plain"] = draw_plain
+    return ways
+
+
+@pytest.mark.parametrize(("top_k", "top_p", "min_p"), CASES, ids=str)
+@pytest.mark.parametrize("spread", [0.5, 3.0], ids=["flat", "peaked"])
+def test_draws_follow_the_distribution_that_a_sort_gives(
+    top_k: int, top_p: float, min_p: float, spread: float
+) -> None:
+    logits = np.random.default_rng(3).normal(0, spread, VOCABULARY).astype(np.float32)
+    expected = reference(logits, top_k, top_p, min_p)
+    grid = (np.arange(4000) + 0.5) / 4000  # every quantile once: no luck involved
+    for name, draw in drawer(top_k, top_p, min_p).items():
+        rows = mx.array(np.tile(logits, (500, 1)))
+        drawn = np.concatenate(
+            [np.array(draw(rows, mx.array(grid[i : i + 500].astype(np.float32)))) for i in range(0, 4000, 500)]
+        )
+        found = np.bincount(drawn, minlength=VOCABULARY) / 4000
+        assert set(np.flatnonzero(found)) <= set(np.flatnonzero(expected)), name
+        assert np.abs(found - expected).max() < 2 / 4000 + 1e-4, name
+
+
+def test_each_row_has_its_own_parameters() -> None:
+    logits = mx.array(np.tile(np.linspace(0, 5, 300, dtype=np.float32), (3, 1)))
+    top_k, top_p, min_p = mx.array([1, 3, 2]), mx.array([1.0, 1.0, 0.01]), mx.array([0.0, 0.0, 0.0])
+    nearly_one = mx.array([0.999999] * 3)
+    assert draw_narrow(logits, top_k, top_p, min_p, 3, nearly_one).tolist() == [299, 297, 299]
+    # The wide way walks the vocabulary, not the ranks: its first kept token is the lowest id.
+    assert draw_wide(logits, top_k, top_p, min_p, mx.array([0.0] * 3)).tolist() == [299, 297, 299]
+
+
+def test_a_draw_at_the_end_of_the_range_is_still_a_kept_token() -> None:
+    logits = mx.array([[0.0, 1.0, -40.0, 2.0, -40.0]])
+    last = mx.array([(2**23 - 1) / 2**23])
+    assert draw_wide(logits, mx.array([0]), mx.array([0.99]), mx.array([0.0]), last).tolist() == [3]
+
+
+@pytest.mark.parametrize(
+    ("repetition", "presence", "frequency", "expected"),
+    [
+        (1.0, 0.0, 0.0, [2.0, -1.0, 3.0]),
+        (2.0, 0.0, 0.0, [1.0, -2.0, 3.0]),
+        (1.0, 0.5, 0.0, [1.5, -1.0, 3.0]),
+        (1.0, 0.0, 0.25, [1.5, -1.0, 3.0]),
+        (2.0, 0.5, 0.25, [0.0, -2.0, 3.0]),
+    ],
+)
+def test_penalties_reach_the_answer_and_repetition_the_prompt_too(
+    repetition: float, presence: float, frequency: float, expected: list[float]
+) -> None:
+    logits = mx.array([[2.0, -1.0, 3.0]])
+    counts, in_prompt = mx.array([[2.0, 0.0, 0.0]]), mx.array([[False, True, False]])
+    column = lambda value: mx.array([[value]])  # noqa: E731
+    got = penalise(logits, counts, in_prompt, column(repetition), column(presence), column(frequency))
+    assert got.tolist() == [expected]
+
+
+def test_uniform_numbers_are_even_and_never_reach_one() -> None:
+    drawn = np.array([uniform(seed, position) for seed in range(200) for position in range(200)])
+    assert drawn.max() < 1
+    assert drawn.min() >= 0
+    counts, _ = np.histogram(drawn, bins=20, range=(0, 1))
+    assert np.abs(counts / len(drawn) - 0.05).max() < 0.005
+    neighbours = np.corrcoef(drawn[:-1], drawn[1:])[0, 1]
+    assert abs(neighbours) < 0.02
+
+
+def test_uniform_numbers_depend_on_seed_and_position() -> None:
+    assert uniform(1, 2) == uniform(1, 2)
+    assert len({uniform(1, 2), uniform(2, 1), uniform(1, 1), uniform(-1, 2), uniform(2**63, 2)}) == 5

@@ -1,0 +1,85 @@
+"""Templates to ids and ids to bytes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from appliance.engine.mlx.prompt import PromptTokenizer
+from appliance.errors import LoadFailed, TemplateFailed
+from appliance.vocab.request import Message, ToolCall
+from appliance.vocab.spec import ChatPrompt
+
+TEXTS = ["plain words", "naïve café", "漢字かな", "👩‍👩‍👧 emoji 🇨🇭", "tabs\tand\nlines", "  spaces  ", "12345", ""]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vocab_llama: Path) -> PromptTokenizer:
+    return PromptTokenizer(tiny_vocab_llama, trust_remote_code=False)
+
+
+def ask(*messages: Message, **more: object) -> ChatPrompt:
+    return ChatPrompt(messages=messages, **more)  # type: ignore[arg-type]
+
+
+def said(tokenizer: PromptTokenizer, ids: list[int]) -> str:
+    return b"".join(map(tokenizer.raw, ids)).decode()
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_bytes_of_the_ids_are_the_text(tokenizer: PromptTokenizer, text: str) -> None:
+    template = "{{ messages[0].content }}"
+    ids = tokenizer.render(ask(Message(role="user", content=text), template=template))
+    assert said(tokenizer, ids) == text
+
+
+def test_special_tokens_add_no_text(tokenizer: PromptTokenizer) -> None:
+    ids = tokenizer.render(ask(Message(role="user", content="hi")))
+    assert tokenizer.id_of("<|im_start|>") in ids
+    assert said(tokenizer, ids) == "user\nhi\nassistant\n"
+
+
+def test_ids_past_the_vocabulary_add_nothing(tokenizer: PromptTokenizer) -> None:
+    assert tokenizer.raw(10**6) == b""
+
+
+def test_an_unfinished_answer_is_continued_in_its_own_turn(tokenizer: PromptTokenizer) -> None:
+    messages = (Message(role="user", content="hi"), Message(role="assistant", content="Well"))
+    ids = tokenizer.render(ask(*messages, continue_final=True))
+    assert said(tokenizer, ids).endswith("assistant\nWell")
+
+
+def test_tool_calls_reach_the_template_as_mappings(tokenizer: PromptTokenizer) -> None:
+    call = ToolCall(id="c1", name="look", arguments='{"at": "sea"}')
+    message = Message(role="assistant", tool_calls=(call,))
+    template = "{{ messages[0].tool_calls[0].function.arguments.at }}"
+    assert said(tokenizer, tokenizer.render(ask(message, template=template))) == "sea"
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ messages[7].content }}", "chat template"),
+        ("{% if %}", "chat template"),
+        ("{{ ''.__class__.__mro__ }}", "chat template"),
+        ("{{ messages | nosuchfilter }}", "nosuchfilter"),
+    ],
+)
+def test_what_a_template_objects_to_is_said_in_its_words(
+    tokenizer: PromptTokenizer, template: str, words: str
+) -> None:
+    with pytest.raises(TemplateFailed) as caught:
+        tokenizer.render(ask(Message(role="user", content="x"), template=template))
+    assert words in caught.value.message
+
+
+def test_end_tokens_come_from_generation_config(tokenizer: PromptTokenizer) -> None:
+    assert tokenizer.eos_ids == {0, 2}
+
+
+def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(LoadFailed) as caught:
+        PromptTokenizer(tmp_path, trust_remote_code=False)
+    assert caught.value.permanent
