@@ -6,28 +6,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import EMPTY, Family, Mode
 from appliance.config.overlay import frozen, sampling_patch
-from appliance.vocab.request import SamplingPatch
 
 GENERIC = "generic"
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """What a model directory says about itself.
-
-    `context` is the tokens it was made for, `generation` the sampling of its generation_config.json,
-    `weight_bytes` the weights as they lie on disk, `repo` where it came from, if that is known.
-    """
-
-    model_type: str
-    architectures: tuple[str, ...]
-    template: str | None
-    generation: SamplingPatch
-    context: int | None
-    repo: str | None
-    weight_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

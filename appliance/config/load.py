@@ -40,6 +40,11 @@ def digest(files: Iterable[str]) -> str:
     return _digest({file: _bytes(file) for file in files})
 
 
+def machine_memory() -> int:
+    """Bytes of memory this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def schema_text(which: str) -> str:
     """The JSON schema `deploy` or `family`, as shipped."""
     return (_shipped("schemas") / f"{which}.schema.json").read_text(encoding="utf-8")

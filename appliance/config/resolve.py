@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from appliance.config import aliases, sources
+from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import (
     CachePolicy,
     Deployment,
@@ -18,7 +19,7 @@ from appliance.config.deployment import (
     ServerSettings,
     Source,
 )
-from appliance.config.family import GENERIC, Checkpoint, FamilyFile, recognise
+from appliance.config.family import GENERIC, FamilyFile, recognise
 from appliance.config.fingerprint import FileFact, fingerprint
 from appliance.config.listen import BadAddress, address
 from appliance.config.overlay import overlay
