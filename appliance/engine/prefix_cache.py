@@ -79,8 +79,8 @@ class PrefixCache:
             return
         root = self._roots.setdefault(namespace, _Node(None, (), 0))
         node = _make_path(root, tuple(tokens[: snapshot.length]))
-        if node.trimmable and _trimmable_below(node) is not node:
-            self._recent.move_to_end(_trimmable_below(node))  # a longer one stands for this one already
+        if node.trimmable:
+            self._recent.move_to_end(_trimmable_below(node))  # it stands for this one already
             _prune(node)
             return
         self._drop_entry(node)

@@ -38,7 +38,7 @@ def naive(patterns: list[str], text: str) -> list[str | tuple[str]]:
         literal += text[:at]
         out += [literal, (pattern,)] if literal else [(pattern,)]
         literal, text = "", text[at + size :]
-    return out + [literal + text] if literal + text else out
+    return [*out, literal + text] if literal + text else out
 
 
 @pytest.mark.parametrize(
