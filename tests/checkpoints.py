@@ -134,7 +134,9 @@ def tiny_weights(
         return (random.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32)
 
     def norm() -> npt.NDArray[np.float32]:
-        return (1 + 0.1 * random.standard_normal(hidden)).astype(np.float16).astype(np.float32)
+        # Sixty-fourths are exact in float16 and bfloat16 too.
+        values: npt.NDArray[np.float32] = (1 + np.round(8 * random.standard_normal(hidden)) / 64).astype(np.float32)
+        return values
 
     weights = {"model.embed_tokens.weight": matrix(vocab_size, hidden), "model.norm.weight": norm()}
     if not tied:

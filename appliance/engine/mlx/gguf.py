@@ -17,7 +17,7 @@ import mlx.core as mx
 import numpy as np
 
 from appliance.engine.mlx import gguf_tokenizer, gguf_weights
-from appliance.engine.mlx.gguf_header import read_header
+from appliance.engine.mlx.gguf_header import Header, Tensor, read_header
 from appliance.errors import SourceError
 
 Progress = Callable[[int, int], None]
@@ -38,25 +38,37 @@ def convert(source: Path, destination: Path, progress: Progress = lambda done, t
         "tokenizer_config.json": gguf_tokenizer.tokenizer_config(metadata),
         "generation_config.json": gguf_tokenizer.generation_config(metadata),
     }
-    progress(1, 4)
-    arrays = _load(source)
-    factors = arrays.get("rope_freqs.weight")
-    config = gguf_weights.model_config(header, None if factors is None else np.array(factors.astype(mx.float32)))
+    factors = _factors(source, header)
+    config = gguf_weights.model_config(header, factors)
     gguf_weights.check_names(header, config["num_hidden_layers"])
-    weights = gguf_weights.model_weights(arrays, config)
+    weights = gguf_weights.model_weights(_arrays(source, header, progress), config)
     quantization = gguf_weights.quantization(weights)
     ends = {k: v for k, v in files["generation_config.json"].items() if k.endswith("_token_id")}
     config |= ends | ({"quantization": quantization} if quantization else {})
-    progress(2, 4)
     _write(destination, files | {"config.json": config}, weights)
-    progress(4, 4)
+    progress(len(header.tensors) + 1, len(header.tensors) + 1)
 
 
-def _load(source: Path) -> dict[str, mx.array]:
-    try:
-        return mx.load(str(source), format="gguf")  # type: ignore[return-value]
-    except (RuntimeError, ValueError) as error:
-        raise SourceError(f"{source.name} cannot be loaded: {error}") from error
+def _arrays(source: Path, header: Header, progress: Progress) -> dict[str, mx.array]:
+    arrays: dict[str, mx.array] = {}
+    for done, tensor in enumerate(header.tensors.values()):
+        parts = tensor.format.decode(_blocks(source, tensor), tensor.shape[-1])
+        stem = tensor.name.removesuffix("weight")
+        arrays |= {
+            stem + part: array.squeeze(0) if len(tensor.shape) == 1 else array for part, array in parts.items()
+        }
+        progress(done + 1, len(header.tensors) + 1)
+    return arrays
+
+
+def _factors(source: Path, header: Header) -> np.ndarray | None:
+    tensor = header.tensors.get("rope_freqs.weight")
+    return None if tensor is None else _blocks(source, tensor).reshape(-1).view(np.float32)
+
+
+def _blocks(source: Path, tensor: Tensor) -> np.ndarray:
+    raw = np.memmap(source, np.uint8, "r", tensor.offset, (tensor.size,))
+    return np.asarray(raw).reshape(-1, tensor.format.size)
 
 
 def _write(destination: Path, files: dict[str, Any], weights: dict[str, mx.array]) -> None:

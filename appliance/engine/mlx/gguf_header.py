@@ -1,15 +1,17 @@
 """What a GGUF file says about itself: metadata and the list of tensors, read and checked before any weight is.
 
-A truncated file must be found here: the array loader maps the file and would die on a missing page.
+A truncated file is found here, before the rest of it is mapped: touching a missing page would kill the process.
 """
 
+import math
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from appliance.engine.mlx.gguf_blocks import FORMATS, Format
 from appliance.errors import SourceError
 
 _MAGIC = b"GGUF"
@@ -18,20 +20,8 @@ _MOST_DIMENSIONS = 4
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 
-READABLE: Mapping[int, tuple[str, int, int]] = {
-    0: ("F32", 1, 4),
-    1: ("F16", 1, 2),
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    8: ("Q8_0", 32, 34),
-    12: ("Q4_K", 256, 144),
-    14: ("Q6_K", 256, 210),
-    30: ("BF16", 1, 2),
-}
-"""Tensor types the array loader understands: name, weights in a block, bytes of a block."""
-
 _OTHERS = {
-    6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
+    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS",
     18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 28: "F64", 29: "IQ1_M",
     34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
 }  # fmt: skip
@@ -39,11 +29,13 @@ _OTHERS = {
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """`shape` is outermost dimension first, as arrays have it; `type` is a key of READABLE."""
+    """`shape` is outermost dimension first, as arrays have it; its bytes stand at `offset` in the file."""
 
     name: str
     shape: tuple[int, ...]
-    type: int
+    format: Format
+    offset: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +72,34 @@ class _Reader:
             raise SourceError(f"{self._name} is GGUF version {version}; versions 2 and 3 are understood")
         tensors, pairs = self._scalar("Q"), self._scalar("Q")
         metadata = {self._string(): self._value(self._scalar("I")) for _ in range(pairs)}
-        placed = [self._tensor() for _ in range(tensors)]
-        self._check_size(placed, int(metadata.get("general.alignment", 32)))
-        return Header(metadata, {tensor.name: tensor for tensor, _ in placed})
+        listed = [self._tensor() for _ in range(tensors)]
+        alignment = int(metadata.get("general.alignment", 32))
+        begin = -(-self._at // alignment) * alignment
+        return Header(metadata, {tensor.name: self._placed(tensor, begin) for tensor in listed})
 
-    def _tensor(self) -> tuple[Tensor, int]:
+    def _tensor(self) -> Tensor:
         name, dimensions = self._string(), self._scalar("I")
         if dimensions > _MOST_DIMENSIONS:
             raise SourceError(f"{self._name}: tensor {name} has {dimensions} dimensions; the file is damaged")
         shape = tuple(reversed([self._scalar("Q") for _ in range(dimensions)]))
         kind, offset = self._scalar("I"), self._scalar("Q")
-        if kind not in READABLE:
+        if kind not in FORMATS:
             raise SourceError(
                 f"{self._name}: tensor {name} is of type {_OTHERS.get(kind, kind)}, which cannot be converted; "
                 f"take a Q8_0, Q4_0 or F16 file of the same model"
             )
-        return Tensor(name, shape, kind), offset
+        form = FORMATS[kind]
+        if not shape or 0 in shape or shape[-1] % form.weights:
+            raise SourceError(
+                f"{self._name}: tensor {name} of shape {shape} cannot be {form.name}; the file is damaged"
+            )
+        return Tensor(name, shape, form, offset, math.prod(shape) // form.weights * form.size)
 
-    def _check_size(self, placed: list[tuple[Tensor, int]], alignment: int) -> None:
-        begin = -(-self._at // alignment) * alignment
-        for tensor, offset in placed:
-            _, block, size = READABLE[tensor.type]
-            weights = 1
-            for length in tensor.shape:
-                weights *= length
-            if begin + offset + weights // block * size > len(self._data):
-                raise SourceError(f"{self._name} is cut short: {tensor.name} is not all there; fetch it again")
+    def _placed(self, tensor: Tensor, begin: int) -> Tensor:
+        placed = replace(tensor, offset=begin + tensor.offset)
+        if placed.offset + placed.size > len(self._data):
+            raise SourceError(f"{self._name} is cut short: {tensor.name} is not all there; fetch it again")
+        return placed
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:

@@ -8,6 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
+from appliance.engine.mlx.gguf_blocks import GROUP
 from appliance.engine.mlx.gguf_header import Header
 from appliance.errors import SourceError
 
@@ -28,7 +29,6 @@ _LAYER = {
     "ffn_down.weight": "mlp.down_proj.weight",
 }
 _ROPE_FACTORS = "rope_freqs.weight"
-_GROUP = 32
 # Llama 3.1 and later; the factor itself is read from the file and the rest checked against it.
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 
@@ -79,7 +79,7 @@ def check_names(header: Header, layers: int) -> None:
 
 def model_weights(arrays: Mapping[str, mx.array], config: Mapping[str, Any]) -> Arrays:
     """Renamed, q and k rows back in the order of the original checkpoint, one floating type throughout."""
-    dtype = mx.float32 if all(a.dtype in (mx.float32, mx.uint32) for a in arrays.values()) else mx.float16
+    dtype = _common_type({array.dtype for array in arrays.values()})
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     weights: Arrays = {}
     for name, array in arrays.items():
@@ -95,7 +95,7 @@ def model_weights(arrays: Mapping[str, mx.array], config: Mapping[str, Any]) -> 
 def quantization(weights: Mapping[str, mx.array]) -> dict[str, Any] | None:
     """The `quantization` of config.json: the commonest bits, and each tensor that differs by its path."""
     bits = {
-        name.removesuffix(".scales"): 32 * weights[name.removesuffix("scales") + "weight"].shape[-1] // _GROUP
+        name.removesuffix(".scales"): 32 * weights[name.removesuffix("scales") + "weight"].shape[-1] // GROUP
         // scales.shape[-1]
         for name, scales in weights.items()
         if name.endswith(".scales")
@@ -103,8 +103,15 @@ def quantization(weights: Mapping[str, mx.array]) -> dict[str, Any] | None:
     if not bits:
         return None
     common = Counter(bits.values()).most_common(1)[0][0]
-    others = {path: {"group_size": _GROUP, "bits": b} for path, b in sorted(bits.items()) if b != common}
-    return {"group_size": _GROUP, "bits": common, **others}
+    others = {path: {"group_size": GROUP, "bits": b} for path, b in sorted(bits.items()) if b != common}
+    return {"group_size": GROUP, "bits": common, **others}
+
+
+def _common_type(types: set[mx.Dtype]) -> mx.Dtype:
+    """Norms are always float32 in the file: they follow what the matrices have."""
+    if types == {mx.float32}:
+        return mx.float32
+    return mx.bfloat16 if types == {mx.float32, mx.bfloat16} else mx.float16
 
 
 def _renamed(stem: str, part: str) -> str:
