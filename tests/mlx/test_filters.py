@@ -6,8 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from appliance.engine.mlx.filters import draw_narrow, draw_plain, draw_wide, penalise
+from appliance.engine.mlx.filters import draw_covered, draw_narrow, draw_plain, draw_wide
+from appliance.engine.mlx.penalties import Penalties
 from appliance.engine.mlx.randomness import uniform
+from appliance.engine.mlx.rows import SampleRow
+from appliance.vocab.request import Sampling
 
 VOCABULARY = 1000
 CASES = [
@@ -87,24 +90,53 @@ def test_a_draw_at_the_end_of_the_range_is_still_a_kept_token() -> None:
     assert draw_wide(logits, mx.array([0]), mx.array([0.99]), mx.array([0.0]), last).tolist() == [3]
 
 
-@pytest.mark.parametrize(
-    ("repetition", "presence", "frequency", "expected"),
-    [
-        (1.0, 0.0, 0.0, [2.0, -1.0, 3.0]),
-        (2.0, 0.0, 0.0, [1.0, -2.0, 3.0]),
-        (1.0, 0.5, 0.0, [1.5, -1.0, 3.0]),
-        (1.0, 0.0, 0.25, [1.5, -1.0, 3.0]),
-        (2.0, 0.5, 0.25, [0.0, -2.0, 3.0]),
-    ],
-)
-def test_penalties_reach_the_answer_and_repetition_the_prompt_too(
-    repetition: float, presence: float, frequency: float, expected: list[float]
+@pytest.mark.parametrize(("top_k", "top_p", "min_p"), [case for case in CASES if case[0] in (0, 400)], ids=str)
+@pytest.mark.parametrize("spread", [0.5, 3.0, 8.0], ids=["flat", "peaked", "steep"])
+def test_a_draw_among_the_likeliest_says_so_when_they_were_not_all(
+    top_k: int, top_p: float, min_p: float, spread: float
 ) -> None:
-    logits = mx.array([[2.0, -1.0, 3.0]])
-    counts, in_prompt = mx.array([[2.0, 0.0, 0.0]]), mx.array([[False, True, False]])
-    column = lambda value: mx.array([[value]])  # noqa: E731
-    got = penalise(logits, counts, in_prompt, column(repetition), column(presence), column(frequency))
-    assert got.tolist() == [expected]
+    logits = np.random.default_rng(4).normal(0, spread, VOCABULARY).astype(np.float32)
+    expected = reference(logits, top_k, top_p, min_p)
+    chances = mx.array(np.linspace(0, 0.999, 200, dtype=np.float32))
+    many = lambda value: mx.array([value] * 200)  # noqa: E731
+    drawn, covered = draw_covered(mx.array(np.tile(logits, (200, 1))), many(top_k), many(top_p), many(min_p), chances)
+    sure = set(covered.tolist())
+    assert len(sure) == 1
+    if sure == {True}:
+        assert np.count_nonzero(expected) <= 256
+        found = np.bincount(np.array(drawn), minlength=VOCABULARY) / 200
+        assert np.abs(found - expected).max() < 2 / 200
+    elif top_k == 0 and min_p == 0:
+        assert np.count_nonzero(expected) > 256
+
+
+@pytest.mark.parametrize(
+    ("penalties", "expected"),
+    [
+        ({"repetition_penalty": 2.0}, [1.0, -2.0, 3.0, 4.0]),
+        ({"presence_penalty": 0.5}, [1.5, -1.0, 3.0, 4.0]),
+        ({"frequency_penalty": 0.25}, [1.5, -1.0, 3.0, 4.0]),
+        ({"presence_penalty": -0.5, "frequency_penalty": 0.5}, [1.5, -1.0, 3.0, 4.0]),
+        ({"repetition_penalty": 2.0, "presence_penalty": 0.5, "frequency_penalty": 0.25}, [0.0, -2.0, 3.0, 4.0]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("said_later", [0, 1, 2], ids="{} on the device".format)
+def test_penalties_reach_the_answer_and_repetition_the_prompt_too(
+    penalties: dict[str, float], expected: list[float], said_later: int
+) -> None:
+    prompt, answer = [1], [0, 0]
+    known = prompt + answer[: 2 - said_later]
+    row = SampleRow(Sampling(**penalties), known, len(prompt), frozenset())  # type: ignore[arg-type]
+    held = Penalties.of([row], 4, None)
+    assert held is not None
+    for token in answer[2 - said_later :]:
+        held.count(mx.array([token]))
+    again = Penalties.of([SampleRow(Sampling(), [], 0, frozenset()), row], 4, held)  # another row joined before it
+    assert again is not None
+    logits = mx.array([[2.0, -1.0, 3.0, 4.0]] * 2)
+    assert again.apply(logits).tolist() == [[2.0, -1.0, 3.0, 4.0], expected]
+    assert held.apply(logits[:1]).tolist() == [expected]
 
 
 def test_uniform_numbers_are_even_and_never_reach_one() -> None:

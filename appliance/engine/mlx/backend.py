@@ -15,7 +15,8 @@ from appliance.engine.mlx import kv
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.prompt import PromptTokenizer
-from appliance.engine.mlx.sampler import Choice, SampleRow
+from appliance.engine.mlx.rows import SampleRow
+from appliance.engine.mlx.sampler import Choice
 from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
 

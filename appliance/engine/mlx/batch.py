@@ -7,7 +7,8 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from appliance.engine.mlx.kv import Caches, KVSnapshot, snapshot
-from appliance.engine.mlx.sampler import Choice, Sampler, SampleRow
+from appliance.engine.mlx.rows import SampleRow
+from appliance.engine.mlx.sampler import Choice, Sampler
 
 
 @dataclass(eq=False, slots=True)
@@ -34,15 +35,17 @@ class Decoding:
         self._caches: Caches = []
         self._tokens: mx.array | None = None  # (B,): the rows' next inputs, perhaps not yet computed
         self._sampler: Sampler | None = None
+        self._unsettled: Choice | None = None
         self._stale = True  # the sampler's rows are not ours any more
 
     def step(self, rows: Sequence[Row]) -> tuple[list[Row], Choice]:
         """One more token for exactly these rows, not yet computed; the rows in the order of the choice."""
+        self._settle()
         self._become(rows)
         assert self._sampler is not None and self._tokens is not None
         logits = self._model(self._tokens[:, None], cache=self._caches)[:, -1]
         choice = self._sampler.sample(logits)
-        self._tokens = choice.tokens
+        self._tokens, self._unsettled = choice.tokens, choice
         for row in self._rows:
             row.computed += 1
         return list(self._rows), choice
@@ -50,6 +53,7 @@ class Decoding:
     def drop(self, row: Row) -> None:
         """Let a row go that will not come back; its place in the rectangle goes at once."""
         if row in self._rows:
+            self._settle()
             self._keep([other for other in self._rows if other is not row])
             self._stale = True
 
@@ -57,6 +61,13 @@ class Decoding:
         """A copy of a row's first `length` tokens, where its caches can give that."""
         caches = self._extract(row) if row.caches is None else row.caches
         return snapshot(caches, row.computed, length)
+
+    def _settle(self) -> None:
+        """The last choice must be final before its tokens are an input, or its rows change places."""
+        if self._unsettled is not None and self._sampler is not None:
+            self._tokens = self._unsettled.settle()
+            self._sampler.said(self._tokens)
+            self._unsettled = None
 
     def _become(self, rows: Sequence[Row]) -> None:
         wanted = set(rows)

@@ -4,6 +4,8 @@ Order as in vLLM: temperature, then min-p, top-k, and top-p over what these left
 cumulative distribution at one uniform number per row, so a draw depends on the row alone.
 """
 
+from collections.abc import Callable
+
 import mlx.core as mx
 
 # Rows with top-k up to this many candidates never look at the whole vocabulary again.
@@ -19,18 +21,44 @@ def draw_narrow(
     scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.array, widest: int, uniform: mx.array
 ) -> mx.array:
     """Draw among the top_k (R,) likeliest, all of them ≤ `widest` ≤ NARROW; sorts `widest` values per row."""
-    widest = min(widest, scaled.shape[-1])
-    candidates = mx.argpartition(-scaled, kth=widest - 1, axis=-1)[:, :widest]
+    candidates, weights = _likeliest(scaled, widest)
+    rank = mx.arange(weights.shape[-1])[None]
+    weights = mx.where((rank < top_k[:, None]) & (weights >= min_p[:, None]), weights, 0.0)
+    return _draw_ranked(candidates, weights, top_p[:, None] * weights.sum(-1, keepdims=True), uniform)
+
+
+def draw_covered(
+    scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.array, uniform: mx.array
+) -> tuple[mx.array, mx.array]:
+    """Draw as `draw_wide` would allow, looking at the NARROW likeliest only; says for which rows these held all that
+    was to be kept, (R,) bool. The others must be drawn again. top_k is 0 or more than NARROW.
+    """
+    candidates, weights = _likeliest(scaled, NARROW)
+    kept = mx.where(weights >= min_p[:, None], weights, 0.0)
+    least = weights[:, -1:]
+    everything = mx.exp(scaled - scaled.max(-1, keepdims=True)).sum(-1, keepdims=True)
+    bounded = least < min_p[:, None]  # all that min-p keeps is here: top-p counts from what it keeps
+    mass = top_p[:, None] * mx.where(bounded, kept.sum(-1, keepdims=True), everything)
+    covered = bounded | ((min_p[:, None] == 0) & (top_k[:, None] == 0) & (kept.sum(-1, keepdims=True) >= mass))
+    return _draw_ranked(candidates, kept, mass, uniform), covered[:, 0]
+
+
+def _likeliest(scaled: mx.array, count: int) -> tuple[mx.array, mx.array]:
+    """The `count` likeliest tokens of each row and their weights, 1 for the first: (R, count) both, best first."""
+    count = min(count, scaled.shape[-1])
+    candidates = mx.argpartition(-scaled, kth=count - 1, axis=-1)[:, :count]
     values = mx.take_along_axis(scaled, candidates, axis=-1)
     order = mx.argsort(-values, axis=-1)
     values = mx.take_along_axis(values, order, axis=-1)
-    rank = mx.arange(widest)[None]
-    weights = mx.exp(values - values[:, :1])  # relative to the likeliest, whose weight is 1
-    weights = mx.where((rank < top_k[:, None]) & (weights >= min_p[:, None]), weights, 0.0)
+    return mx.take_along_axis(candidates, order, axis=-1), mx.exp(values - values[:, :1])
+
+
+def _draw_ranked(candidates: mx.array, weights: mx.array, mass: mx.array, uniform: mx.array) -> mx.array:
+    """Draw from the first candidates that together reach `mass` (R, 1): (R,)."""
     before = mx.cumsum(weights, axis=-1) - weights
-    weights = mx.where(before < top_p[:, None] * weights.sum(-1, keepdims=True), weights, 0.0)
-    chosen = mx.take_along_axis(order, _invert(weights, uniform)[:, None], axis=-1)
-    return mx.take_along_axis(candidates, chosen, axis=-1)[:, 0]
+    weights = mx.where(before < mass, weights, 0.0)
+    chosen = _invert(weights, uniform)[:, None]
+    return mx.take_along_axis(candidates, chosen, axis=-1)[:, 0].astype(mx.int32)
 
 
 def draw_wide(scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.array, uniform: mx.array) -> mx.array:
@@ -45,7 +73,7 @@ def draw_wide(scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.arra
     return _invert(mx.where(weights >= by_mass, weights, 0.0), uniform)
 
 
-def _floor(weights: mx.array, enough: object, counts: bool) -> mx.array:
+def _floor(weights: mx.array, enough: Callable[[mx.array], mx.array], counts: bool) -> mx.array:
     """The largest (R, 1) float t for which the weights ≥ t are enough: bisection over the bit patterns of float32,
     which sort like the non-negative numbers they stand for. Exact after 31 halvings, where a sort of a vocabulary of
     150 000 costs many times more.
@@ -55,7 +83,7 @@ def _floor(weights: mx.array, enough: object, counts: bool) -> mx.array:
     for _ in range(31):
         middle = low + (high - low + 1) // 2
         above = weights >= middle.view(mx.float32)
-        fits = enough(above if counts else mx.where(above, weights, 0.0))  # type: ignore[operator]
+        fits = enough(above if counts else mx.where(above, weights, 0.0))
         low, high = mx.where(fits, middle, low), mx.where(fits, high, middle - 1)
     return low.view(mx.float32)
 
@@ -65,22 +93,3 @@ def _invert(weights: mx.array, uniform: mx.array) -> mx.array:
     cumulative = mx.cumsum(weights, axis=-1)
     threshold = uniform[:, None] * cumulative[:, -1:]
     return mx.sum(cumulative <= threshold, axis=-1).astype(mx.int32)
-
-
-def penalise(
-    logits: mx.array,
-    counts: mx.array,
-    in_prompt: mx.array,
-    repetition: mx.array,
-    presence: mx.array,
-    frequency: mx.array,
-) -> mx.array:
-    """Penalties as OpenAI defines presence and frequency (over the answer) and CTRL repetition (prompt too).
-
-    logits, counts, in_prompt: (R, V); repetition, presence, frequency: (R, 1).
-    """
-    answered = counts > 0
-    seen = answered | in_prompt
-    repeated = mx.where(logits > 0, logits / repetition, logits * repetition)
-    logits = mx.where(seen, repeated, logits)
-    return logits - frequency * counts - presence * answered
