@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import appliance
 from appliance.control.stream import Stream
@@ -20,17 +21,20 @@ from appliance.wire import frames
 
 SOCKET_BYTES = 1 << 20
 MAX_UNSENT_BYTES = 256 << 20
-NICENESS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All an engine is started with; `environ` is its whole environment, `model` a name for logs and messages."""
+    """All an engine is started with; `environ` is its whole environment, `model` a name for logs and messages.
+
+    `log` is the format and the level of what the engine logs.
+    """
 
     model: str
     spec: EngineSpec
     settings: EngineSettings
     environ: Mapping[str, str]
+    log: tuple[str, str] = ("console", "info")
 
 
 class EngineHandle:
@@ -64,7 +68,7 @@ class EngineHandle:
                 end.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "appliance.engine", str(theirs.fileno()),
+                sys.executable, "-P", "-m", "appliance.engine", str(theirs.fileno()), *launch.log,
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=package_environ(launch.environ),
             )  # fmt: skip
         except OSError as error:
@@ -72,9 +76,13 @@ class EngineHandle:
             raise LoadFailed(f"the engine process cannot be started: {error.strerror}") from error
         finally:
             theirs.close()
-        _renice(process.pid)
         handle = cls(launch, process, on_lost)
-        await asyncio.get_running_loop().create_unix_connection(lambda: _Link(handle), sock=ours)
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: _Link(handle), sock=ours)
+        except BaseException:
+            ours.close()
+            await handle._kill()
+            raise
         handle._send(frames.Hello(frames.VERSION, launch.model, launch.spec, launch.settings))
         return handle
 
@@ -227,9 +235,9 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._handle._connected(transport)
+        # uvloop's transports are none of asyncio's classes.
+        self._transport = cast(asyncio.Transport, transport)
+        self._handle._connected(self._transport)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -258,10 +266,3 @@ def package_environ(environ: Mapping[str, str]) -> dict[str, str]:
         return dict(environ)
     already = environ.get("PYTHONPATH")
     return {**environ, "PYTHONPATH": f"{root}{os.pathsep}{already}" if already else str(root)}
-
-
-def _renice(pid: int) -> None:
-    """On Linux the server must keep answering beside engines that use every core."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, pid, NICENESS)

@@ -26,11 +26,12 @@ class Machine:
     machine: str
     cpu: bool
     cores: int
+    log: tuple[str, str]
 
     @classmethod
-    def of_this(cls, environ: Mapping[str, str]) -> "Machine":
+    def of_this(cls, environ: Mapping[str, str], log: tuple[str, str]) -> "Machine":
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-        return cls(environ, sys.platform, platform.machine(), blas.mlx_is_cpu_only(), cores)
+        return cls(environ, sys.platform, platform.machine(), blas.mlx_is_cpu_only(), cores, log)
 
     def launch(self, demand: Demand, settings: EngineSettings) -> Launch:
         """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file."""
@@ -43,7 +44,7 @@ class Machine:
                 _log.warning("engine.blas", model=demand.first.name, library=None, advice=preload.advice)
             elif preload.library:
                 _log.info("engine.blas", model=demand.first.name, library=preload.library)
-        return Launch(demand.first.name, spec, settings, {**self.environ, **extra})
+        return Launch(demand.first.name, spec, settings, {**self.environ, **extra}, self.log)
 
     def place(self, model: ModelSpec, path: Path | None) -> Place:
         """A model found at `path`, with its memory. Reads file headers."""

@@ -91,13 +91,16 @@ class _Download:
 class Supervisor:
     """See the module. All methods belong to one event loop.
 
+    `environ` is what engines and downloads get, `engine_log` the format and level of what engines log.
     `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files.
     """
 
-    def __init__(self, store: Store, *, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, store: Store, *, environ: Mapping[str, str], engine_log: tuple[str, str] = ("console", "info")
+    ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] | None = None
         self._store = store
-        self._machine = Machine.of_this(environ)
+        self._machine = Machine.of_this(environ, engine_log)
         self._state = Registry()
         self._deployment: Deployment | None = None
         self._demands: Mapping[str, Demand] = {}
@@ -118,8 +121,11 @@ class Supervisor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close(0)
-        await self._tasks.__aexit__(kind, error, trace)
+        try:
+            await self.close(0)
+        finally:
+            # The body's error is its own: the group would wrap it, and has nothing left to cancel.
+            await self._tasks.__aexit__(None, None, None)
 
     # ---- the deployment
     async def apply(self, deployment: Deployment) -> None:
@@ -272,7 +278,7 @@ class Supervisor:
         except LoadFailed as failed:
             error = failed
             if not run.stopping:
-                _log.warning("engine.load_failed", model=run.demand.first.name, permanent=failed.permanent,
+                _log.warning("model.load_failed", model=run.demand.first.name, permanent=failed.permanent,
                              reason=failed.message)  # fmt: skip
         except Exception:  # noqa: BLE001 - the task supervisor: a bug in one engine's task must not end the others
             _log.exception("engine.bug", model=run.demand.first.name)
@@ -292,10 +298,10 @@ class Supervisor:
         try:
             if run.stopping:
                 handle.close()
-            _log.info("engine.loading", model=name, pid=handle.pid)
+            _log.info("model.loading", model=name, pid=handle.pid)
             info = await handle.ready(run.demand.load_timeout)
             run.ready = self._now()
-            _log.info("engine.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
+            _log.info("model.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
                       dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
             self._happen(registry.on_ready, number)
             self._configure()
