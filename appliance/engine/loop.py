@@ -30,23 +30,28 @@ class _Flight:
 class Loop:
     """Runs on the thread that loaded the backend. `emit` must not block."""
 
-    def __init__(self, backend: Backend, scheduler: Scheduler, inbox: Inbox, emit: Callable[[Events], None]) -> None:
-        self._backend, self._scheduler, self._inbox, self._emit = backend, scheduler, inbox, emit
+    def __init__(self, backend: Backend, scheduler: Scheduler, emit: Callable[[Events], None]) -> None:
+        self._backend, self._scheduler, self._emit = backend, scheduler, emit
+        self._flight: _Flight | None = None
         self._steps = 0
+        self.idle = True
+        """Nothing is on its way and nothing can be started: only a message changes that."""
 
-    def run(self) -> NoReturn:
-        flight: _Flight | None = None
-        idle = True
+    def run(self, inbox: Inbox) -> NoReturn:
         while True:
-            self._take(self._inbox.drain(block=idle))
-            plan = self._scheduler.next_batch()
-            launched = self._launch(plan) if plan else None
-            if flight is not None:
-                self._land(flight)
-            if launched is not None:
-                launched.step.begin()
-            idle = not plan and flight is None
-            flight = launched
+            self.turn(inbox.drain(block=self.idle))
+
+    def turn(self, messages: Iterable[Message]) -> None:
+        """Take what came, launch the next step, then land the one before it."""
+        self._take(messages)
+        plan = self._scheduler.next_batch()
+        launched = self._launch(plan) if plan else None
+        landed, self._flight = self._flight, launched
+        if landed is not None:
+            self._land(landed)
+        if launched is not None:
+            launched.step.begin()
+        self.idle = not plan and landed is None
 
     def pong(self, nonce: int) -> Pong:
         """The gauges now; may be asked from any thread."""

@@ -65,13 +65,13 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
     backend = _backend(hello.spec.backend)
     info, tokenizer = backend.load(hello.spec, hello.settings, lambda *at: link.outbox.put(Progress(*at)))
     scheduler = Scheduler(hello.settings, info.kv_bytes_per_token, PrefixCache(hello.settings.prefix_bytes))
-    loop = Loop(backend, scheduler, link.inbox, link.outbox.put)
+    loop = Loop(backend, scheduler, link.outbox.put)
     link.pong = loop.pong
     preparer = Preparer(tokenizer, info.vocab_size, lambda: min(info.context, scheduler.context))
     for _ in range(PREPARATION_THREADS):
         threading.Thread(target=run_preparation, args=(preparer, link), name="prepare", daemon=True).start()
     _tell_ready(link, hello, info)
-    loop.run()
+    loop.run(link.inbox)
 
 
 def _tell_ready(link: Link, hello: Hello, info: ModelInfo) -> None:

@@ -1,0 +1,265 @@
+"""What each step computes: budgets, order, sharing, preemption; on the real loop and a scripted device that
+refuses any step which breaks the contract."""
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from appliance.engine.inbox import Cancellation, Configuration
+from appliance.engine.speed import CEILING, FLOOR, PrefillSpeed
+from appliance.vocab.event import Failed, Finished, Started
+from tests.engine.driving import Drive
+
+
+def test_sequences_decode_together_while_others_prefill(tmp_path):
+    drive = Drive(tmp_path, text="0123456789")
+    drive.turn(drive.arrival(1, "a" * 10), drive.arrival(2, "b" * 20))
+    drive.turn(drive.arrival(3, "c" * 30))
+    drive.turn()
+    first, second, third = drive.device.batches[:3]
+    assert [(c.sequence, c.start, len(c.tokens), c.last) for c in first.chunks] == [(1, 0, 9, True), (2, 0, 19, True)]
+    assert (second.decode, [c.sequence for c in second.chunks]) == ((1, 2), [3])
+    assert third.decode == (1, 2, 3)
+    drive.finish()
+    assert [drive.text(id) for id in (1, 2, 3)] == ["0123456789"] * 3
+
+
+def test_a_long_prompt_is_computed_in_chunks_of_the_measured_speed(tmp_path):
+    drive = Drive(tmp_path, text="x", endless=True, prefill_ms_per_token=0.25, context=10_000)
+    drive.turn(drive.arrival(1, "a" * 40, max_tokens=400))
+    drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.02)))
+    drive.turn(drive.arrival(2, "b" * 501))
+    for _ in range(8):
+        drive.turn()
+    chunks = [c for batch in drive.device.batches for c in batch.chunks if c.sequence == 2]
+    assert [len(c.tokens) for c in chunks] == [80] * 6 + [20]
+    assert [c.last for c in chunks] == [False] * 6 + [True]
+    assert all(batch.decode[:1] == (1,) for batch in drive.device.batches[2:])
+
+
+@pytest.mark.parametrize(
+    ("measured", "decoding", "tokens"),
+    [
+        pytest.param([], True, 256, id="nothing measured yet"),
+        pytest.param([], False, 1024, id="nothing measured, nobody waits"),
+        pytest.param([(100, 1.0)], True, 50, id="half a second's worth"),
+        pytest.param([(100, 1.0)], False, 200, id="two seconds' worth where nobody waits"),
+        pytest.param([(100, 10.0)], True, FLOOR, id="never less than the floor"),
+        pytest.param([(10_000, 1.0)], True, CEILING, id="never more than the ceiling"),
+        pytest.param([(100, 1.0), (300, 1.0)], True, 100, id="a running average"),
+        pytest.param([(100, 1.0), (4, 1.0), (0, 0.0)], True, 50, id="tiny chunks tell nothing"),
+    ],
+)
+def test_chunks_are_sized_by_time(measured, decoding, tokens):
+    speed = PrefillSpeed()
+    for at in measured:
+        speed.measured(*at)
+    assert speed.chunk_tokens(0.5, decoding) == tokens
+
+
+def test_a_row_is_not_launched_past_its_last_token(tmp_path):
+    drive = Drive(tmp_path, text="x", endless=True)
+    drive.turn(drive.arrival(1, "ab", max_tokens=3))
+    drive.finish()
+    assert sum(1 in batch.decode for batch in drive.device.batches) == 3
+    assert drive.events(1)[-1].reason == "length"
+
+
+def test_a_row_that_ends_by_itself_is_one_step_over_and_discards_it(tmp_path):
+    drive = Drive(tmp_path, text="xy")
+    drive.turn(drive.arrival(1, "ab"))
+    drive.finish()
+    assert sum(1 in batch.decode for batch in drive.device.batches) == 4
+    assert (drive.text(1), drive.events(1)[-1].usage.completion_tokens) == ("xy", 3)
+
+
+@pytest.mark.parametrize("prompt", ["a", "ab"], ids=["one token", "two tokens"])
+def test_the_shortest_prompts_have_a_last_chunk_too(tmp_path, prompt):
+    drive = Drive(tmp_path, text="xyz")
+    drive.turn(drive.arrival(1, prompt))
+    drive.finish()
+    assert [c.last for batch in drive.device.batches for c in batch.chunks] == [True]
+    assert drive.text(1) == "xyz"
+
+
+# ---- order and budgets
+def test_the_first_of_the_highest_priority_runs_first(tmp_path):
+    drive = Drive(tmp_path, rows=1, text="x")
+    drive.turn(drive.arrival(1, "aa"))
+    drive.turn(drive.arrival(2, "bb"), drive.arrival(3, "cc", priority=5), drive.arrival(4, "dd", priority=5))
+    drive.finish()
+    assert drive.started() == [1, 3, 4, 2]
+
+
+def test_a_small_one_does_not_overtake_one_that_does_not_fit_yet(tmp_path):
+    drive = Drive(tmp_path, tokens=300, text="x" * 20)
+    drive.turn(drive.arrival(1, "a" * 150))
+    drive.turn(drive.arrival(2, "b" * 200), drive.arrival(3, "c" * 5))
+    for _ in range(10):
+        drive.turn()
+    assert drive.started() == [1]
+    drive.finish()
+    assert drive.started() == [1, 2, 3]
+
+
+def test_one_over_the_budget_runs_alone(tmp_path):
+    drive = Drive(tmp_path, tokens=50, text="done")
+    drive.turn(drive.arrival(1, "a" * 100), drive.arrival(2, "b"))
+    drive.finish()
+    assert drive.started() == [1, 2]
+    assert drive.text(1) == drive.text(2) == "done"
+
+
+def test_over_the_budget_the_last_in_rank_is_recomputed_later(tmp_path):
+    answer = "".join(chr(97 + n % 26) for n in range(80))
+    drive = Drive(tmp_path, tokens=200, text=answer)
+    drive.turn(drive.arrival(1, "a" * 30), drive.arrival(2, "b" * 30, priority=1))
+    most = 0
+    while not drive.loop.idle:
+        drive.turn()
+        most = max(most, drive.scheduler.kv_bytes)
+    again = [c for batch in drive.device.batches for c in batch.chunks if c.start == 0]
+    assert [c.sequence for c in again] == [2, 1, 1]
+    assert len(again[-1].tokens) > 29, "what it had generated is computed again"
+    assert drive.text(1) == drive.text(2) == answer
+    assert drive.started() == [2, 1], "and it is not told twice"
+    assert most <= 200
+
+
+def test_fewer_rows_let_running_ones_finish(tmp_path):
+    drive = Drive(tmp_path, rows=3, text="x" * 20)
+    drive.turn(*(drive.arrival(id, "aa") for id in (1, 2, 3, 4)))
+    drive.turn(Configuration(msgspec.structs.replace(drive.settings, concurrency=1)))
+    assert drive.scheduler.running == 3
+    drive.finish()
+    assert all(drive.text(id) == "x" * 20 for id in (1, 2, 3, 4))
+
+
+# ---- shared prefixes
+SHARED = "s" * 100
+
+
+@pytest.mark.parametrize("trim", [True, False], ids=["trimmable", "exact"])
+def test_a_prefix_two_share_is_computed_once(tmp_path, trim):
+    drive = Drive(tmp_path, prefix=10_000, trim=trim, text="x")
+    drive.turn(drive.arrival(1, SHARED + "aaa"), drive.arrival(2, SHARED + "bbb"), drive.arrival(3, "other"))
+    assert drive.started() == [1, 3], "nobody else waits"
+    drive.finish()
+    computed = {
+        id: sum(len(c.tokens) for b in drive.device.batches for c in b.chunks if c.sequence == id) for id in (1, 2)
+    }
+    assert computed == {1: 102, 2: 2}
+    assert drive.events(2)[0] == Started(103, 100)
+    assert drive.events(2)[-1].usage.cached_tokens == 100
+
+
+def test_a_prefix_too_short_to_matter_is_not_waited_for(tmp_path):
+    drive = Drive(tmp_path, prefix=10_000, text="x")
+    drive.turn(drive.arrival(1, "s" * 20 + "aaa"), drive.arrival(2, "s" * 20 + "bbb"))
+    assert drive.started() == [1, 2]
+
+
+def test_without_a_prefix_cache_nobody_waits(tmp_path):
+    drive = Drive(tmp_path, prefix=0, text="x")
+    drive.turn(drive.arrival(1, SHARED), drive.arrival(2, SHARED))
+    assert drive.started() == [1, 2]
+
+
+def test_who_waits_for_a_prefix_goes_on_when_its_leader_is_cancelled(tmp_path):
+    drive = Drive(tmp_path, prefix=10_000, text="x")
+    drive.turn(drive.arrival(1, SHARED + "a"), drive.arrival(2, SHARED + "b"))
+    drive.turn(Cancellation(1))
+    drive.finish()
+    assert drive.events(1)[-1].reason == "cancelled"
+    assert (drive.text(2), drive.events(2)[0]) == ("x", Started(101, 0))
+
+
+def test_the_next_turn_of_a_conversation_reuses_prompt_and_answer(tmp_path):
+    drive = Drive(tmp_path, prefix=10_000, text="answer")
+    drive.turn(drive.arrival(1, "question"))
+    drive.finish()
+    drive.turn(drive.arrival(2, "questionanswer, and then?"))
+    drive.finish()
+    assert drive.events(2)[0] == Started(25, len("questionanswer"))
+
+
+# ---- cancelling
+STATES = {"waiting": 0, "prefilling": 1, "launched": 3, "decoding": 5}
+
+
+@pytest.mark.parametrize("turns", STATES.values(), ids=STATES)
+def test_a_cancel_frees_the_row_within_one_step_whatever_it_was_doing(tmp_path, turns):
+    drive = Drive(tmp_path, rows=1, text="x" * 50, prefix=1000)
+    drive.turn(drive.arrival(1, "a" * 10))
+    if turns == 0:
+        drive.turn(drive.arrival(9, "b"))
+    for _ in range(turns - 1):
+        drive.turn()
+    victim, other = (9, 1) if turns == 0 else (1, 2)
+    drive.turn(Cancellation(victim), *([] if other == 1 else [drive.arrival(2, "cc")]))
+    assert drive.events(victim)[-1].reason == "cancelled"
+    if other == 2:
+        assert [c.sequence for c in drive.device.batches[-1].chunks] == [2]
+    drive.finish()
+    assert drive.text(other) == "x" * 50
+    assert sum(isinstance(e, Finished) for e in drive.events(victim)) == 1
+
+
+def test_cancelling_what_is_not_there_does_nothing(tmp_path):
+    drive = Drive(tmp_path)
+    drive.turn(Cancellation(5))
+    assert drive.emitted == []
+
+
+# ---- faults
+def test_a_device_fault_fails_the_rows_of_its_step_and_no_others(tmp_path):
+    drive = Drive(tmp_path, rows=2, when=[{"contains": "bad", "fault_after": 2, "text": "xxxxxx"}], text="fine")
+    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "with"), drive.arrival(3, "later"))
+    drive.finish()
+    assert isinstance(drive.events(1)[-1], Failed) and isinstance(drive.events(2)[-1], Failed)
+    assert drive.events(1)[-1].code == "engine_error"
+    assert drive.text(3) == "fine"
+
+
+# ---- everything at once
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_walk_keeps_every_promise(tmp_path: Path, seed: int):
+    draw = random.Random(seed)
+    rows, tokens = draw.randint(1, 5), draw.randint(150, 600)
+    trim, prefix = draw.random() < 0.5, draw.choice((0, 300, 5000))
+    drive = Drive(tmp_path, rows=rows, tokens=tokens, prefix=prefix, trim=trim, words=["a", "bc", "d"], length=12)
+    expected, cancelled = {}, set()
+    for id in range(1, 61):
+        messages = []
+        prompt = draw.choice(("s" * 90, "t" * 40, "")) + "".join(draw.choices("uvw", k=draw.randint(1, 60)))
+        limit = draw.choice((1, 5, 1000))
+        expected[id] = limit
+        messages.append(drive.arrival(id, prompt, max_tokens=limit, seed=id, priority=draw.choice((0, 0, 1))))
+        if draw.random() < 0.25:
+            victim = draw.randint(1, id)
+            messages.append(Cancellation(victim))
+            cancelled.add(victim)
+        drive.turn(*messages)
+        for _ in range(draw.randint(0, 6)):
+            drive.turn()
+            assert drive.scheduler.running <= rows
+            assert drive.scheduler.kv_bytes <= tokens or drive.scheduler.running == 1
+            assert drive.scheduler.prefixes.bytes <= prefix
+    drive.finish()
+    assert (drive.scheduler.running, drive.scheduler.waiting, drive.scheduler.kv_bytes) == (0, 0, 0)
+    for id in expected:
+        events = drive.events(id)
+        ends = [e for e in events if isinstance(e, Finished | Failed)]
+        assert ends == events[-1:], "it ends once, last"
+        assert [isinstance(e, Started) for e in events[:-1]] == [True] + [False] * (len(events) - 2) or events[
+            :-1
+        ] == []
+        alone = Drive(tmp_path, words=["a", "bc", "d"], length=12)
+        alone.turn(alone.arrival(1, "x", max_tokens=expected[id], seed=id))
+        alone.finish()
+        if ends[0].reason == "cancelled":
+            assert id in cancelled and alone.text(1).startswith(drive.text(id))
+        else:
+            assert (drive.text(id), ends[0].reason) == (alone.text(1), alone.events(1)[-1].reason)
