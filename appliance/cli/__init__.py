@@ -1,0 +1,47 @@
+"""The command line: which word runs which function. A command is imported only when it is asked for."""
+
+import sys
+from importlib import import_module
+
+COMMANDS: dict[str, str] = {
+    "up": "appliance.cli.up",
+    "validate": "appliance.cli.validate",
+    "schema": "appliance.cli.schema",
+    "pull": "appliance.cli.pull",
+    "version": "appliance.cli.version",
+}
+"""Command to module; the function has the command's name."""
+
+FAILURE, INTERRUPTED = 1, 130
+
+
+def main() -> None:
+    """The console script: run a command, and end with its exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; its exit code. Errors of ours are printed to stderr, one line and its fix each."""
+    import typer
+
+    from appliance.errors import ApplianceError
+
+    asked = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    app = typer.Typer(name="appliance", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+    app.callback()(_describe)
+    for name in [asked] if asked else COMMANDS:
+        app.command(name)(getattr(import_module(COMMANDS[name]), name))
+    try:
+        code = app(arguments, prog_name="appliance", standalone_mode=True)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILURE if ended.code else 0
+    except ApplianceError as error:
+        print(f"appliance: {error}", file=sys.stderr)
+        return int(getattr(error, "exit_code", FAILURE))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return int(code or 0)
+
+
+def _describe() -> None:
+    """A declarative serving appliance for language models on MLX: one deploy.yaml is the whole machine."""

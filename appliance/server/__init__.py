@@ -1,0 +1,1 @@
+"""HTTP: sockets, routes, streams; the only package that knows Sanic."""

@@ -1,0 +1,93 @@
+"""The HTTP application: which path is answered by what, and how Sanic is told to stay out of the way."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from sanic import HTTPResponse, Request, Sanic
+from sanic.config import Config
+
+from appliance import log
+from appliance.server import routes
+from appliance.server.context import Context
+from appliance.server.edge import answer_error, stamp
+from appliance.server.generation import serve_chat
+
+Handler = Callable[..., Awaitable[HTTPResponse | None]]
+
+READS: dict[str, Handler] = {
+    "/v1/models": routes.list_models,
+    "/v1/models/<id:path>": routes.show_model,
+    "/healthz": routes.health,
+    "/health": routes.health,
+    "/readyz": routes.ready,
+    "/version": routes.version,
+    "/metrics": routes.metrics,
+}
+"""Answered to GET and HEAD."""
+
+WRITES: dict[str, Handler] = {
+    "/v1/chat/completions": serve_chat,
+}
+"""Answered to POST; the handler reads the body itself."""
+
+NEVER = 10.0**9
+MAX_HEADER_BYTES = 16_384
+KEEP_ALIVE_SECONDS = 120
+
+
+def build_app(context: Context) -> Sanic:
+    """An application that answers from `context`; several may live in one process."""
+    _silence()
+    app = Sanic(f"appliance-{id(context):x}", config=_config(), configure_logging=False, strict_slashes=False)
+    for path, handler in READS.items():
+        app.add_route(
+            _bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True, unquote=True
+        )
+    for path, handler in WRITES.items():
+        app.add_route(_bind(handler, context), path, methods=["POST"], name=_name(path), stream=True)
+    app.error_handler.add(Exception, answer_error)
+    app.register_middleware(stamp, "response")
+    return app
+
+
+def _bind(handler: Handler, context: Context) -> Handler:
+    return partial(_call, handler, context)
+
+
+async def _call(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
+    return await handler(request, context, **parts)
+
+
+def _name(path: str) -> str:
+    return path.strip("/").translate(str.maketrans("/<:>", "____"))
+
+
+def _config() -> Config:
+    """RESPONSE_TIMEOUT counts silence and the time of the handler, so it would cut long generations:
+    our own deadlines take its place.
+    """
+    config = Config(env_prefix=None)
+    config.RESPONSE_TIMEOUT = NEVER
+    config.REQUEST_TIMEOUT = 60
+    config.KEEP_ALIVE_TIMEOUT = KEEP_ALIVE_SECONDS
+    config.REQUEST_MAX_HEADER_SIZE = MAX_HEADER_BYTES
+    config.ACCESS_LOG = False
+    config.AUTO_EXTEND = False
+    config.MOTD = False
+    config.FALLBACK_ERROR_FORMAT = "json"
+    return config
+
+
+class _Forward(logging.Handler):
+    """What Sanic finds worth an error, in our log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log.get().warning("http.error", error=record.getMessage(), exc_info=record.exc_info or None)
+
+
+def _silence() -> None:
+    for name in ("sanic.root", "sanic.access", "sanic.server", "sanic.websockets"):
+        logging.getLogger(name).disabled = True
+    errors = logging.getLogger("sanic.error")
+    errors.handlers, errors.propagate = [_Forward(logging.ERROR)], False

@@ -1,0 +1,42 @@
+"""What `GET /v1/models` says about each name a client may use."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from appliance.config.deployment import Deployment, ModelSpec
+from appliance.config.sampling import find, listed
+
+
+def cards(deployment: Deployment, states: Mapping[str, str], created: int) -> dict[str, dict[str, Any]]:
+    """Cards by id: models, then the aliases clients may know of. `states` are by model, `created` Unix seconds."""
+    models = {id: find(deployment, id).model for id in listed(deployment)}
+    return {id: _card(id, model, states.get(model.name, "cold"), created) for id, model in models.items()}
+
+
+def card_list(cards: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The list both OpenAI's and Anthropic's clients page through."""
+    ids = list(cards)
+    return {
+        "object": "list",
+        "data": list(cards.values()),
+        "has_more": False,
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+    }
+
+
+def _card(id: str, model: ModelSpec, state: str, created: int) -> dict[str, Any]:
+    return {
+        "id": id,
+        "object": "model",
+        "created": created,
+        "owned_by": "appliance",
+        "type": "model",
+        "display_name": id,
+        "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+        "context": model.context,
+        "state": state,
+        "model": model.name,
+    }

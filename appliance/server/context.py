@@ -1,0 +1,113 @@
+"""What every handler of one server shares."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from appliance.control.reload import Running
+from appliance.control.status import ModelStatus
+from appliance.control.supervisor import Supervisor
+from appliance.server.in_flight import InFlight
+from appliance.server.metrics import Counter, Histogram, Reading
+
+_TTFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the handlers count."""
+
+    requests: Counter = field(
+        default_factory=lambda: Counter(
+            "appliance_requests_total",
+            "Requests answered; status 499: the client left.",
+            ("endpoint", "model", "status"),
+        )
+    )
+    prompt: Counter = field(
+        default_factory=lambda: Counter("appliance_prompt_tokens_total", "Prompt tokens.", ("model",))
+    )
+    cached: Counter = field(
+        default_factory=lambda: Counter(
+            "appliance_cached_tokens_total", "Prompt tokens that were not computed again.", ("model",)
+        )
+    )
+    generated: Counter = field(
+        default_factory=lambda: Counter("appliance_generated_tokens_total", "Tokens generated.", ("model",))
+    )
+    first_token: Histogram = field(
+        default_factory=lambda: Histogram(
+            "appliance_time_to_first_token_seconds", "From request to first token.", ("model",), _TTFT
+        )
+    )
+    seconds: Histogram = field(
+        default_factory=lambda: Histogram(
+            "appliance_generation_seconds", "From request to last token.", ("model",), _SECONDS
+        )
+    )
+
+    def families(self) -> list[Counter | Histogram | Reading]:
+        """In the order they are shown."""
+        return [self.requests, self.prompt, self.cached, self.generated, self.first_token, self.seconds]
+
+
+@dataclass(slots=True)
+class Context:
+    """Shared by all handlers; `started` is Unix seconds."""
+
+    running: Running
+    supervisor: Supervisor
+    version: str
+    started: int
+    reload_succeeded: Callable[[], bool]
+    counted: Counted = field(default_factory=Counted)
+    in_flight: InFlight = field(default_factory=InFlight)
+    draining: bool = False
+
+    def families(self) -> Iterable[Counter | Histogram | Reading]:
+        """All that `/metrics` shows."""
+        return [*self.counted.families(), *self._readings()]
+
+    def _readings(self) -> list[Reading]:
+        return [
+            Reading(
+                "appliance_generations_running",
+                "Generations in flight.",
+                (),
+                lambda: [((), len(self.in_flight))],
+            ),
+            Reading(
+                "appliance_config_generation",
+                "Number of the deployment that is running.",
+                (),
+                lambda: [((), self.running.generation)],
+            ),
+            Reading(
+                "appliance_config_last_reload_success",
+                "1 unless the file was refused when it was last read.",
+                (),
+                lambda: [((), float(self.reload_succeeded()))],
+            ),
+            Reading(
+                "appliance_model_state",
+                "1 for the state each model is in.",
+                ("model", "state"),
+                lambda: [((status.name, status.state.value), 1) for status in self._present()],
+            ),
+            Reading(
+                "appliance_model_waiting",
+                "Requests that wait for this model to be loaded.",
+                ("model",),
+                lambda: [((status.name,), status.waiting) for status in self._present()],
+            ),
+            Reading(
+                "appliance_model_leases",
+                "Requests that hold this model's engine.",
+                ("model",),
+                lambda: [((status.name,), status.leases) for status in self._present()],
+            ),
+            Reading("appliance_build_info", "The version that runs.", ("version",), lambda: [((self.version,), 1)]),
+        ]
+
+    def _present(self) -> list[ModelStatus]:
+        return [status for status in self.supervisor.status() if not status.retired]

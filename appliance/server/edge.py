@@ -1,0 +1,85 @@
+"""The request edge: every error, ours or Sanic's or a bug, becomes one OpenAI-shaped answer here."""
+
+from collections.abc import Mapping
+from uuid import uuid4
+
+from sanic import HTTPResponse, Request, exceptions
+
+from appliance import log
+from appliance.errors import (
+    ApplianceError,
+    BadRequest,
+    BodyTooLarge,
+    SlowBody,
+    Unavailable,
+    UnknownPath,
+    WrongMethod,
+)
+from appliance.protocols.errors import error_body, error_headers
+from appliance.server.body import drop_body, refuse_body
+
+
+def stamp(request: Request, response: HTTPResponse) -> None:
+    """Give an answer its id, under the names both SDK families read."""
+    response.headers["x-request-id"] = response.headers["request-id"] = request_id(request)
+
+
+def request_id(request: Request) -> str:
+    """The id of this request; always ours, so that it is unique."""
+    if not hasattr(request.ctx, "id"):
+        request.ctx.id = f"req_{uuid4().hex}"
+    return str(request.ctx.id)
+
+
+def json_response(body: bytes, headers: Mapping[str, str] | None = None, status: int = 200) -> HTTPResponse:
+    """An answer of encoded JSON."""
+    return HTTPResponse(body, status=status, headers=dict(headers or {}), content_type="application/json")
+
+
+async def answer_error(request: Request, raised: Exception) -> HTTPResponse | None:
+    """Say what went wrong; the body a client may still be sending is dropped after it has its answer."""
+    if isinstance(raised, exceptions.RequestCancelled):
+        return HTTPResponse(status=499)
+    error = as_ours(request, raised)
+    headers = {**error_headers(error), **_allow(raised)}
+    response = json_response(error_body(error), headers, error.status)
+    if request.stream is None or not request.stream.request_body:
+        return response
+    refuse_body(request)
+    sent = await request.respond(response)
+    await sent.send(end_stream=True)
+    await drop_body(request)
+    return None
+
+
+def as_ours(request: Request, raised: Exception) -> ApplianceError:
+    """The error of our hierarchy that says this. What we did not expect is logged, and its text kept from clients."""
+    match raised:
+        case ApplianceError():
+            return raised
+        case exceptions.MethodNotAllowed():
+            return WrongMethod(f"{request.method} is not allowed on {_path(request)}")
+        case exceptions.NotFound():
+            return UnknownPath(f"there is nothing at {_path(request)}")
+        case exceptions.PayloadTooLarge():
+            return BodyTooLarge("the request's headers are larger than 16 KiB")
+        case exceptions.RequestTimeout():
+            return SlowBody("the request's headers did not arrive in time")
+        case exceptions.ServiceUnavailable():
+            return Unavailable("the server gave up on this request")
+        case exceptions.SanicException() if 400 <= (raised.status_code or 500) < 500:
+            return BadRequest(f"the request is not valid HTTP: {raised}")
+        case _:
+            log.get().error("request.bug", request=request_id(request), path=_path(request), exc_info=raised)
+            return ApplianceError(f"an internal error; the server's log has it under {request_id(request)}")
+
+
+def _allow(raised: Exception) -> dict[str, str]:
+    if not isinstance(raised, exceptions.MethodNotAllowed):
+        return {}
+    allowed = sorted(raised.headers.get("Allow", "").replace(",", " ").split())
+    return {"allow": ", ".join(allowed)}
+
+
+def _path(request: Request) -> str:
+    return request.path[:200]

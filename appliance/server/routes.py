@@ -1,0 +1,60 @@
+"""The answers that need no engine: models, health, version, metrics."""
+
+from typing import Any
+
+import msgspec
+from sanic import HTTPResponse, Request
+
+from appliance.errors import Unavailable, UnknownModel
+from appliance.server.cards import card_list, cards
+from appliance.server.context import Context
+from appliance.server.edge import json_response
+from appliance.server.metrics import CONTENT_TYPE, render
+
+
+async def list_models(request: Request, context: Context) -> HTTPResponse:
+    """`GET /v1/models`."""
+    return _json(card_list(_cards(context)))
+
+
+async def show_model(request: Request, context: Context, id: str) -> HTTPResponse:
+    """`GET /v1/models/{id}`; ids may hold slashes."""
+    card = _cards(context).get(id)
+    if card is None:
+        raise UnknownModel(f"the model {id[:200]!r} does not exist", param="model")
+    return _json(card)
+
+
+async def health(request: Request, context: Context) -> HTTPResponse:
+    """The process lives and its loop turns."""
+    return _json({"status": "ok"})
+
+
+async def ready(request: Request, context: Context) -> HTTPResponse:
+    """Whether to send requests here: what is loaded at startup is loaded, and nothing is being shut down."""
+    if reasons := _unready(context):
+        raise Unavailable("; ".join(reasons), retry_after=1)
+    return _json({"status": "ready"})
+
+
+async def version(request: Request, context: Context) -> HTTPResponse:
+    """`GET /version`."""
+    return _json({"version": context.version})
+
+
+async def metrics(request: Request, context: Context) -> HTTPResponse:
+    """`GET /metrics`, for Prometheus."""
+    return HTTPResponse(render(context.families()), content_type=CONTENT_TYPE)
+
+
+def _cards(context: Context) -> dict[str, dict[str, Any]]:
+    states = {status.name: status.state.value for status in context.supervisor.status() if not status.retired}
+    return cards(context.running.deployment, states, context.started)
+
+
+def _unready(context: Context) -> tuple[str, ...]:
+    return ("the server is shutting down",) if context.draining else context.supervisor.readiness()
+
+
+def _json(value: dict[str, Any]) -> HTTPResponse:
+    return json_response(msgspec.json.encode(value))
