@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from appliance.config.deployment import Source
 from appliance.errors import SourceError
+from appliance.models.blobs import fetch_large
 from appliance.models.disk import check_room
 from appliance.models.progress import Report
 from appliance.models.store import Store, complete
@@ -34,7 +35,9 @@ def fetch(source: Source, store: Store, report: Report) -> None:
         check_room(store.hub, sum(file.file_size or 0 for file in missing))
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         unfinished.touch()
-        with _watched(missing, store, source, report):
+        blobs = store.hub / f"models--{source.ref.replace('/', '--')}" / "blobs"
+        with _watched(missing, blobs, report):
+            fetch_large(missing, source, blobs)
             path = snapshot_download(
                 source.ref,
                 revision=source.revision,
@@ -74,9 +77,8 @@ def _no_model(source: Source, names: Iterable[str]) -> SourceError:
 
 
 @contextmanager
-def _watched(missing: "list[DryRunFileInfo]", store: Store, source: Source, report: Report) -> Iterator[None]:
-    """Report the bytes that have reached the disk, while the client downloads in threads of its own."""
-    blobs = store.hub / f"models--{source.ref.replace('/', '--')}" / "blobs"
+def _watched(missing: "list[DryRunFileInfo]", blobs: Path, report: Report) -> Iterator[None]:
+    """Report the bytes that have reached the disk, while threads bring them."""
     total = sum(file.file_size or 0 for file in missing)
     before = _bytes_in(blobs, finished_only=True)
     done = threading.Event()
@@ -136,15 +138,13 @@ def _explained(source: Source) -> Iterator[None]:
     try:
         yield
     except (errors.DryRunError, errors.HTTPError, errors.EntryNotFoundError, ConnectionError) as error:
-        for cause in _chain(error):
-            for kind, explain in known:
-                if isinstance(cause, kind):
-                    raise explain(cause) from error
+        causes = _chain(error)
+        for kind, explain in known:
+            if cause := next((cause for cause in causes if isinstance(cause, kind)), None):
+                raise explain(cause) from error
         raise SourceError(f"hf:{source.ref} cannot be fetched: {error}", permanent=False) from error
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error that says most comes first: the client wraps the reason in what it could not do."""
-    if error.__cause__ is not None:
-        yield from _chain(error.__cause__)
-    yield error
+def _chain(error: BaseException | None) -> list[BaseException]:
+    """The client wraps the reason in what it could not do: all of them, the outermost first."""
+    return [] if error is None else [error, *_chain(error.__cause__)]

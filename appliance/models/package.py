@@ -19,7 +19,6 @@ from appliance.models.store import Store
 
 _RAW_PROGRESS_SINCE = (24, 1)
 _NO_NETWORK = ("connection broken", "Temporary failure in name resolution", "timed out", "Network is unreachable")
-_BLOCK = 2**20
 
 
 def fetch(source: Source, store: Store, report: Report) -> None:
@@ -81,11 +80,9 @@ def _refusal(wanted: Package, complaints: str) -> SourceError:
 
 
 def _check_digest(wheel: Path, wanted: Package) -> None:
-    digest = hashlib.sha256()
     with wheel.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    if (found := digest.hexdigest()) != wanted.sha256:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != wanted.sha256:
         raise SourceError(f"{wheel.name} is not what was asked for: its sha256 is {found}, not {wanted.sha256}")
 
 
