@@ -6,8 +6,6 @@ A token none of whose text is delivered (markup, a matched stop string) has no p
 from collections import deque
 from dataclasses import dataclass
 
-import msgspec
-
 from appliance.engine.backend import Sampled, Tokenizer
 from appliance.text.channels import Piece
 from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, TokenLogprob, ToolCallDelta, TopToken
@@ -42,12 +40,12 @@ class LogprobPlacer:
             if isinstance(piece.delta, ToolCallDelta):
                 deltas.append(piece.delta)
             else:
-                deltas.append(msgspec.structs.replace(piece.delta, logprobs=self._ended(piece)))
+                deltas.append(type(piece.delta)(piece.delta.text, self._ended(piece)))
         late = self._late(resolved)
         if late:
             last = deltas[-1] if deltas else None
             if isinstance(last, TextDelta | ReasoningDelta):
-                deltas[-1] = msgspec.structs.replace(last, logprobs=last.logprobs + late)
+                deltas[-1] = type(last)(last.text, last.logprobs + late)
             else:
                 deltas.append(TextDelta("", late))
         return deltas

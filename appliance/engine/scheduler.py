@@ -150,8 +150,10 @@ class Scheduler:
         for sequence in self._waiting[:places] if places > 0 else ():
             if sequence.pending or not self._fits(sequence):
                 break  # the first in rank goes first, however small the others are
+            if self._awaits_leader(sequence):
+                continue
             match = self.prefixes.match(sequence.known, sequence.namespace)
-            if not self._awaits(sequence, match.length):
+            if not self._finds_leader(sequence, match.length):
                 opened.append(self._open(sequence, match))
         return tuple(opened)
 
@@ -162,13 +164,18 @@ class Scheduler:
         slack = SHARE_TOKENS * len(self._running)
         return self._needed((*self._running, sequence)) + slack <= self._tokens
 
-    def _awaits(self, sequence: Sequence, cached: int) -> bool:
-        """Whether to hold a sequence back until another has computed a prefix both share."""
-        if sequence.awaits is not None:
-            leader, length = sequence.awaits
-            if leader in self._running and (length in leader.due or length in leader.taking):
-                return True
-            sequence.awaits = None
+    def _awaits_leader(self, sequence: Sequence) -> bool:
+        """Whether the prefix it waits for is still being computed."""
+        if sequence.awaits is None:
+            return False
+        leader, length = sequence.awaits
+        if leader in self._running and (length in leader.due or length in leader.taking):
+            return True
+        sequence.awaits = None
+        return False
+
+    def _finds_leader(self, sequence: Sequence, cached: int) -> bool:
+        """Whether to hold it back until another has computed a prefix that both share."""
         if not self.prefixes.enabled:
             return False
         for leader in self._running:
