@@ -1,12 +1,12 @@
 """The difference between two deployments as a Plan: what changes, and what has to happen for it. PURE."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from appliance.config.deployment import Alias, CachePolicy, Deployment, Family, ModelSpec, Overlay, Policy, Source
+from appliance.config.deployment import Alias, CachePolicy, Deployment, Family, ModelSpec, Overlay, Policy
 from appliance.config.policy import show
+from appliance.config.units import show_bytes, show_duration, show_tokens
 from appliance.vocab.request import SamplingPatch
 
 Apply = Literal["live", "cache", "engine", "listener", "process"]
@@ -146,7 +146,9 @@ def _changes(old: Settings, new: Settings) -> Iterator[Change]:
     for path in sorted(old.keys() | new.keys()):
         before, after = old.get(path), new.get(path)
         if before != after:
-            yield Change(".".join(path), _class_of(path, before, after), _said(before), _said(after))
+            yield Change(
+                ".".join(path), _class_of(path, before, after), _written(path, before), _written(path, after)
+            )
 
 
 def _class_of(path: tuple[str, ...], before: Any, after: Any) -> Apply:
@@ -161,7 +163,7 @@ def _class_of(path: tuple[str, ...], before: Any, after: Any) -> Apply:
 
 def _of_model(model: ModelSpec) -> Settings:
     values = {
-        "source": (model.source.kind, model.source.ref),
+        "source": f"{model.source.kind}:{model.source.ref}",
         "revision": model.source.revision,
         "dtype": model.dtype,
         "trust_remote_code": model.trust_remote_code,
@@ -206,6 +208,18 @@ def _settings(deployment: Deployment) -> Settings:
     return out | {("cache", name): cache for name, cache in deployment.caches.items()}
 
 
+def _written(path: tuple[str, ...], value: Any) -> str:
+    """A value as it would stand in the file at this path."""
+    match path[-1], value:
+        case "max_body" | "budget", int():
+            return show_bytes(value)
+        case "context", int():
+            return show_tokens(value)
+        case _, float():
+            return show_duration(value)
+    return _said(value)
+
+
 def _said(value: Any) -> str:
     """A value in a few words."""
     match value:
@@ -213,16 +227,12 @@ def _said(value: Any) -> str:
             return "nothing"
         case bool():
             return "true" if value else "false"
-        case float() if math.isinf(value):
-            return "never"
         case str() if "\n" in value or len(value) > 60:
             return f"{value.splitlines()[0][:40]}... ({len(value)} characters)"
-        case Source():
-            return value.text
         case Family():
             return value.name
         case CachePolicy():
-            return f"{value.prefix_bytes} bytes" if value.prefix_bytes else "none"
+            return show_bytes(value.prefix_bytes) if value.prefix_bytes else "none"
         case SamplingPatch():
             return _said(value.given())
         case Alias():

@@ -16,10 +16,11 @@ from appliance.config.family import FamilyFile, family_file
 from appliance.config.fingerprint import FileFact
 from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Place, Problem, Rejected, at
-from appliance.config.resolve import Inspect, World, resolve
+from appliance.config.resolve import resolve
 from appliance.config.schema import Schema, check
 from appliance.config.source import Scalar
 from appliance.config.substitute import expand
+from appliance.config.world import Inspect, World
 
 
 def read(path: Path, *, environ: Mapping[str, str], inspect: Inspect, memory_bytes: int) -> Deployment:
@@ -163,7 +164,10 @@ def _excerpted(problem: Problem, texts: Mapping[str, str]) -> Problem:
 
 
 def _line(lines: list[str], number: int) -> str:
-    return lines[number - 1].rstrip() if 0 < number <= len(lines) else ""
+    if not 0 < number <= len(lines):
+        return ""
+    # Control characters would speak to the terminal.
+    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in lines[number - 1].rstrip())
 
 
 def _stat(path: str) -> tuple[FileFact, ...] | None:

@@ -9,6 +9,9 @@ from appliance.errors import ApplianceError, Fault
 
 Path = tuple[str | int, ...]
 
+WIDTH = 160
+"""Longer source lines are shown in part."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -85,10 +88,12 @@ def human(problems: Iterable[Problem]) -> str:
 def _human(p: Problem) -> Iterable[str]:
     yield f"{p.file}:{p.line}:{p.col} {p.severity}[{p.code}] {_said(p)}"
     if p.excerpt:
-        yield f"{p.line:>5} | {p.excerpt}"
+        start = max(0, p.col - WIDTH // 2) if len(p.excerpt) > WIDTH else 0
+        shown = p.excerpt[start : start + WIDTH]
         # A tab in the source must stay one, or the caret stands in the wrong column.
-        lead = "".join("\t" if c == "\t" else " " for c in p.excerpt[: p.col - 1])
-        yield f"      | {lead}{'^' * max(1, p.end - p.col)}"
+        lead = "".join("\t" if c == "\t" else " " for c in shown[: p.col - 1 - start])
+        yield f"{p.line:>5} | {shown}"
+        yield f"      | {lead}{'^' * max(1, min(p.end - p.col, len(shown) - len(lead)))}"
 
 
 def _said(p: Problem) -> str:

@@ -4,44 +4,34 @@ Evaluates the part of JSON Schema 2020-12 our schemas use, in one walk that also
 a general validator would need a second walk for that, and cannot say which key was meant.
 """
 
-import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from appliance.config import source
 from appliance.config.problem import Path, Place, Problem, at
+from appliance.config.scalar import Fault, JsonSchema, expected, is_a, matches, read, show, types_of
 from appliance.config.source import Node, Scalar, Sequence
 from appliance.config.suggest import nearest
-from appliance.config.units import UNITS, NotAQuantity
 
-JsonSchema = Mapping[str, Any]
 Expand = Callable[[Scalar, Path], Scalar | Problem]
 
 _INVALID = object()
 _ANYWHERE: JsonSchema = {}
-_KINDS = {
-    "object": "an object",
-    "array": "a list",
-    "string": "text",
-    "boolean": "true or false",
-    "integer": "a whole number",
-    "number": "a number",
-    "null": "nothing",
-}
-_FALSE_FRIENDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The valid part of a file: plain values with units read, nulls gone, and where each key and value stands."""
+    """The valid part of a file: plain values with units read, nulls gone, and where each key and value stands.
+
+    `substituted` are the scalars something was substituted into.
+    """
 
     value: dict[str, Any]
     keys: Mapping[Path, Place]
     values: Mapping[Path, Place]
+    substituted: tuple[Scalar, ...]
 
     def at_value(self, path: Path) -> Place:
         """Where the value stands, or the nearest thing around it."""
@@ -54,6 +44,15 @@ class Checked:
         while path and path not in self.keys:
             path = path[:-1]
         return self.keys[path] if path else self.values[()]
+
+    def unexpanded(self, problem: Problem) -> Problem:
+        """The problem without what was substituted into the value it is about: that may be a secret."""
+        for scalar in self.substituted:
+            place = scalar.place
+            if (place.line, place.col) == (problem.line, problem.col) and scalar.text and scalar.written:
+                message, hint = (t.replace(scalar.text, scalar.written) for t in (problem.message, problem.hint))
+                return replace(problem, message=message, hint=hint)
+        return problem
 
 
 class Schema:
@@ -110,7 +109,9 @@ def check(tree: Node, schema: Schema, expand: Expand) -> tuple[Checked, list[Pro
     """All problems of the second tier, and what is left without the parts that have one."""
     walk = _Walk(schema, expand)
     value = walk.node(tree, schema.root, ())
-    return Checked(value if isinstance(value, dict) else {}, walk.keys, walk.values), walk.problems
+    return Checked(
+        value if isinstance(value, dict) else {}, walk.keys, walk.values, tuple(walk.substituted)
+    ), walk.problems
 
 
 @dataclass(slots=True)
@@ -120,6 +121,7 @@ class _Walk:
     problems: list[Problem] = field(default_factory=list)
     keys: dict[Path, Place] = field(default_factory=dict)
     values: dict[Path, Place] = field(default_factory=dict)
+    substituted: list[Scalar] = field(default_factory=list)
 
     def say(self, place: Place, code: str, path: Path, message: str, hint: str = "") -> object:
         self.problems.append(at(place, code, path, message, hint))
@@ -129,7 +131,7 @@ class _Walk:
         self.values[path] = node.place
         if "type" not in schema and "anyOf" in schema:
             schema = self.branch(node, schema)
-        types = _types(schema)
+        types = types_of(schema)
         match node:
             case Scalar():
                 return self.scalar(node, schema, types, path)
@@ -138,17 +140,18 @@ class _Walk:
             case source.Mapping() if "object" in types:
                 return self.mapping(node, schema, path)
         got = "a list" if isinstance(node, Sequence) else "an object"
-        return self.say(node.place, "E104", path, f"expected {_expected(schema)}, got {got}")
+        hint = "write each name as a key" if got == "a list" and "propertyNames" in schema else ""
+        return self.say(node.place, "E104", path, f"expected {expected(schema)}, got {got}", hint)
 
     def branch(self, node: Node, schema: JsonSchema) -> JsonSchema:
         """The alternative of this node's kind; where there is none, one that expects them all."""
         branches = [self.schema.resolve(branch) for branch in schema["anyOf"]]
         wanted = {Sequence: "array", source.Mapping: "object"}.get(type(node))
         for branch in branches:
-            compound = {"array", "object"} & set(_types(branch))
+            compound = {"array", "object"} & set(types_of(branch))
             if (wanted in compound) if wanted else not compound:
                 return branch
-        return {"type": "none", "x-expected": " or ".join(_expected(branch) for branch in branches)}
+        return {"type": "none", "x-expected": " or ".join(expected(branch) for branch in branches)}
 
     # ---- objects and lists
     def mapping(self, node: source.Mapping, schema: JsonSchema, path: Path) -> dict[str, Any]:
@@ -178,8 +181,8 @@ class _Walk:
         if below.get("x-later"):
             return "E110", "not available in this version", "delete it, or give it a name beginning with x-"
         names = schema.get("propertyNames")
-        if names and key not in schema.get("properties", _ANYWHERE) and not _matches(names["pattern"], key):
-            return "E112", "not a name that can be used here", "no spaces, no `:`, and no `*?[]` except in aliases"
+        if names and key not in schema.get("properties", _ANYWHERE) and not matches(names["pattern"], key):
+            return "E112", "not a name that can be used here", names["description"]
         return None
 
     def missing(self, node: source.Mapping, schema: JsonSchema, path: Path) -> None:
@@ -208,11 +211,8 @@ class _Walk:
         self.values[path] = node.place
         match node:
             case Scalar():
-                expanded = self.expand(node, path)
-                if isinstance(expanded, Problem):
-                    self.problems.append(expanded)
-                    return _INVALID
-                return source.natural(expanded)
+                expanded = self.expanded(node, path)
+                return _INVALID if expanded is None else source.natural(expanded)
             case Sequence():
                 return [self.free(item, (*path, i)) for i, item in enumerate(node.items)]
             case _:
@@ -232,141 +232,44 @@ class _Walk:
         elif near:
             hint = f"did you mean {near}?"
         else:
-            hint = f"known here: {', '.join(siblings)}" if 0 < len(siblings) <= 6 else ""
+            usable = [name for name, below in siblings.items() if not self.schema.resolve(below).get("x-later")]
+            hint = f"known here: {', '.join(usable)}" if 0 < len(usable) <= 6 else ""
         return self.say(place, "E102", path, "unknown key", hint)
 
     # ---- scalars
-    def scalar(self, node: Scalar, schema: JsonSchema, types: tuple[str, ...], path: Path) -> Any:
+    def expanded(self, node: Scalar, path: Path) -> Scalar | None:
         expanded = self.expand(node, path)
         if isinstance(expanded, Problem):
             self.problems.append(expanded)
+            return None
+        if expanded.written is not None:
+            self.substituted.append(expanded)
+        return expanded
+
+    def scalar(self, node: Scalar, schema: JsonSchema, types: tuple[str, ...], path: Path) -> Any:
+        expanded = self.expanded(node, path)
+        if expanded is None:
             return _INVALID
         value = source.natural(expanded)
-        if expanded.written is not None and "string" in types and not _is_a(value, types):
+        if expanded.written is not None and "string" in types and not is_a(value, types):
             value = expanded.text
         if value is None and "null" in types:
             return None
         if value is None:
-            return self.say(node.place, "E104", path, "no value", f"write {_expected(schema)}, or delete the key")
-        fault = _amiss(value, schema, types, expanded)
-        if isinstance(fault, _Fault):
+            return self.say(node.place, "E104", path, "no value", f"write {expected(schema)}, or delete the key")
+        fault = read(value, schema, types, expanded)
+        if isinstance(fault, Fault):
             return self.say(node.place, fault.code, path, fault.message, fault.hint)
         return fault
-
-
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    code: str
-    message: str
-    hint: str = ""
-
-
-def _amiss(value: Any, schema: JsonSchema, types: tuple[str, ...], scalar: Scalar) -> Any:
-    """The value as it is used from here on, or what is wrong with it."""
-    shown = scalar.written if scalar.written is not None else _show(value)
-    if (unit := schema.get("x-unit")) and not isinstance(value, bool):
-        try:
-            value = UNITS[unit](value)
-        except NotAQuantity as fault:
-            message = fault.message if scalar.written is None else f"{scalar.written} gives no such quantity"
-            return _Fault("E105", message, fault.hint)
-    elif not _is_a(value, types):
-        return _Fault("E104", f"expected {_expected(schema)}, got {shown}", _type_hint(value, types, scalar))
-    elif isinstance(value, float) and "number" not in types:
-        value = int(value)
-    return _bounds(value, schema, shown) or value
-
-
-def _bounds(value: Any, schema: JsonSchema, shown: str) -> _Fault | None:
-    if "const" in schema and value != schema["const"]:
-        return _Fault("E105", f"{shown} is not {_show(schema['const'])}", f"write {_show(schema['const'])}")
-    if "enum" in schema and value not in schema["enum"]:
-        near = nearest(value, schema["enum"]) if isinstance(value, str) else None
-        hint = f"did you mean {near}?" if near else ""
-        return _Fault("E105", f"{shown} is not one of {', '.join(schema['enum'])}", hint)
-    if isinstance(value, str):
-        if len(value) < schema.get("minLength", 0):
-            return _Fault("E105", "empty text")
-        if "pattern" in schema and not _matches(schema["pattern"], value):
-            return _Fault("E105", f"{shown} is not {_expected(schema)}")
-        return None
-    return _range(value, schema, shown) if isinstance(value, int | float) else None
-
-
-def _range(value: float, schema: JsonSchema, shown: str) -> _Fault | None:
-    low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-    if "x-unit" not in schema and not math.isfinite(value):
-        return _Fault("E105", f"{shown} is not a finite number")
-    if value < low or value <= schema.get("exclusiveMinimum", -math.inf):
-        least = f"above {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else f"at least {low}"
-        return _Fault("E105", f"{shown} is too small", f"it must be {least}")
-    if value > high:
-        return _Fault("E105", f"{shown} is too large", f"it must be at most {high}")
-    return None
-
-
-def _types(schema: JsonSchema) -> tuple[str, ...]:
-    types = schema.get("type", ())
-    return (types,) if isinstance(types, str) else tuple(types)
-
-
-def _is_a(value: Any, types: tuple[str, ...]) -> bool:
-    match value:
-        case bool():
-            return "boolean" in types
-        case int():
-            return "integer" in types or "number" in types
-        case float():
-            return "number" in types or ("integer" in types and value.is_integer())
-        case str():
-            return "string" in types
-    return value is None and "null" in types
-
-
-def _expected(schema: JsonSchema) -> str:
-    if "x-expected" in schema:
-        return str(schema["x-expected"])
-    if "enum" in schema:
-        return ", ".join(schema["enum"])
-    if "const" in schema:
-        return _show(schema["const"])
-    if "x-unit" in schema:
-        return _QUANTITIES[schema["x-unit"]]
-    return " or ".join(_KINDS[kind] for kind in _types(schema) if kind != "null")
-
-
-_QUANTITIES = {
-    "duration": "a duration like 15s",
-    "duration_or_never": "a duration like 15m, or never",
-    "bytes": "a size like 8GiB",
-    "memory": "an amount like 8GiB or 75%",
-    "tokens": "a number of tokens like 4096 or 32k",
-}
-
-
-def _type_hint(value: Any, types: tuple[str, ...], scalar: Scalar) -> str:
-    if "boolean" in types and isinstance(value, str) and value.lower() in _FALSE_FRIENDS:
-        return f"write {_FALSE_FRIENDS[value.lower()]}"
-    if "string" in types and isinstance(value, bool | int | float) and scalar.written is None:
-        return f'quote it: "{scalar.text}"'
-    if not scalar.plain and not isinstance(source.core(scalar.text), str):
-        return "delete the quotes"
-    return ""
-
-
-def _show(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
-    text = text if text.isprintable() else json.dumps(text, ensure_ascii=False)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _example(schema: JsonSchema | None, key: str) -> str:
     if schema is None:
         return ""
     if "const" in schema:
-        return f"write {key}: {_show(schema['const'])}"
+        return f"write {key}: {show(schema['const'])}"
     examples = schema.get("examples")
-    return f"write {key}: {_show(examples[0])}" if examples else ""
+    return f"write {key}: {show(examples[0])}" if examples else ""
 
 
 def _shown(home: tuple[str, ...], path: Path) -> tuple[int, str]:
@@ -387,12 +290,3 @@ def _placeholder(parts: tuple[str, ...]) -> list[str]:
 
 def _closest(homes: list[tuple[int, str]]) -> str:
     return min(homes, key=lambda home: home[0])[1] or "the top level"
-
-
-@lru_cache(maxsize=256)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    return _pattern(pattern).search(text) is not None

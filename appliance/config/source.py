@@ -168,7 +168,7 @@ class _Build:
         plain = node.tag != _STR
         if node.tag not in _TAGS:
             self.problems.append(
-                at(self.place(node), "E113", path, f"the tag {node.tag} is not understood", "delete it")
+                at(self.place(node), "E113", path, f"the tag {_shorthand(node.tag)} is not understood", "delete it")
             )
             plain = False
         return Scalar(node.value, plain, self.place(node))
@@ -219,20 +219,33 @@ def natural(scalar: Scalar) -> Value:
     return core(scalar.text) if scalar.plain else scalar.text
 
 
+def _shorthand(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!", 1)
+
+
 def _syntax(error: yaml.YAMLError, text: str, file: str) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark or error.context_mark):
-        lines = text.split("\n")
-        line = min(mark.line, max(len(lines) - 1, 0))
-        hint = ""
-        if "\t" in lines[line][: mark.column + 1]:
+        lines = text.splitlines() or [""]
+        # What is missing at the end of the file is shown behind its last line.
+        line, col = (mark.line, mark.column) if mark.line < len(lines) else (len(lines) - 1, len(lines[-1]))
+        message, hint = _in_words(error), ""
+        if "\t" in lines[line][: col + 1]:
             hint = "YAML allows no tab in the indentation: use spaces"
-        message = error.problem or error.context or "this is not YAML"
-        if error.context and error.problem:
-            message = f"{error.problem} {error.context}"
-        return at(Place(file, mark.line + 1, mark.column + 1, mark.column + 2), "E101", (), message, hint)
+        elif (
+            error.context_mark
+            and error.context_mark.line < min(line, mark.line)
+            and not message.startswith("expected")
+        ):
+            hint = f"it begins on line {error.context_mark.line + 1}"
+        return at(Place(file, line + 1, col + 1, col + 2), "E101", (), message, hint)
     position = getattr(error, "position", 0) or 0
     before = text[:position] if isinstance(position, int) else ""
     line, col = before.count("\n") + 1, len(before) - before.rfind("\n")
     character = getattr(error, "character", None)
     shown = f"U+{character:04X}" if isinstance(character, int) else "a character"
     return at(Place(file, line, col, col + 1), "E101", (), f"{shown} is not allowed in YAML")
+
+
+def _in_words(error: yaml.MarkedYAMLError) -> str:
+    problem, context = error.problem or "this is not YAML", error.context or ""
+    return f"{context}, {problem}" if problem.startswith("but ") else f"{problem} {context}".rstrip()

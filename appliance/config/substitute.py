@@ -52,7 +52,8 @@ def _value(inner: str, closed: bool, environ: Mapping[str, str], read: ReadText)
             f"`${{{inner}{'}' if closed else ''}` is no substitution",
             "write ${env:NAME}, ${env:NAME:-default} or ${file:path}; a plain dollar is $$",
         )
-    found, why = _env(form["name"], environ) if form["kind"] == "env" else _file(form["name"], read)
+    of_env = form["kind"] == "env"
+    found, why = _env(form["name"], environ) if of_env else _file(form["name"], read)
     if found:
         return found
     match form["how"]:
@@ -61,7 +62,7 @@ def _value(inner: str, closed: bool, environ: Mapping[str, str], read: ReadText)
         case ":?":
             raise _Failed(form["rest"] or f"{form['name']} is needed")
     if found is None:
-        raise _Failed(why, "set it, or give a default with :-")
+        raise _Failed(why, f"{'set' if of_env else 'write'} it, or give a default with :-")
     return found
 
 

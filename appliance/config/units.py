@@ -33,7 +33,8 @@ def duration(value: str | int | float) -> float:
     """Seconds. Raises NotAQuantity."""
     number, unit = _split(value, "a duration", "300ms, 15s, 5m, 2h or 7d")
     if unit not in SECONDS:
-        raise NotAQuantity("a duration needs a unit", f"write {_digits(number)}s, or with ms, m, h or d")
+        fault = f"{unit} is not a unit of time" if unit else "a duration needs a unit"
+        raise NotAQuantity(fault, f"write {_digits(number)}s, or with ms, m, h or d")
     return number * SECONDS[unit]
 
 
@@ -46,7 +47,8 @@ def size(value: str | int | float) -> int:
     """Bytes. Raises NotAQuantity."""
     number, unit = _split(value, "a size", "512MiB or 8GiB")
     if unit not in BYTES:
-        raise NotAQuantity("a size needs a unit", f"write {_digits(number)}MiB or {_digits(number)}GiB")
+        fault = f"{unit} is not a unit of size" if unit else "a size needs a unit"
+        raise NotAQuantity(fault, f"write {_digits(number)}MiB or {_digits(number)}GiB")
     return round(number * BYTES[unit])
 
 
@@ -81,6 +83,21 @@ def show_bytes(count: float) -> str:
     """`21.4 GiB`, `96.5 MiB`."""
     unit = next((u for u in ("TiB", "GiB", "MiB") if count >= BYTES[u]), "KiB")
     return f"{count / BYTES[unit]:.1f} {unit}"
+
+
+def show_duration(seconds: float) -> str:
+    """`15m`, `300ms`, `never`: in the largest unit that gives a whole number."""
+    if math.isinf(seconds):
+        return "never"
+    for unit in ("d", "h", "m", "s"):
+        if seconds and (seconds / SECONDS[unit]).is_integer():
+            return f"{seconds / SECONDS[unit]:.0f}{unit}"
+    return f"{seconds * 1000:g}ms"
+
+
+def show_tokens(count: int) -> str:
+    """`32k`, `1000`."""
+    return f"{count // 1024}k" if count and count % 1024 == 0 else str(count)
 
 
 def _split(value: str | int | float, what: str, like: str) -> tuple[float, str]:

@@ -1,0 +1,154 @@
+"""One model of a valid file to its ModelSpec: source, files, checkpoint, family, template."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.config import sources
+from appliance.config.checkpoint import Checkpoint
+from appliance.config.deployment import CachePolicy, Family, ModelSpec, Source
+from appliance.config.family import GENERIC, recognise
+from appliance.config.fingerprint import FileFact, fingerprint
+from appliance.config.overlay import overlay
+from appliance.config.problem import Path
+from appliance.config.suggest import did_you_mean
+from appliance.config.world import Notes, World
+from appliance.errors import SourceError
+from appliance.vocab.request import SamplingPatch
+
+
+@dataclass(slots=True)
+class Models:
+    """Makes models, and remembers what their checkpoints said."""
+
+    notes: Notes
+    world: World
+    caches: Mapping[str, CachePolicy]
+    inspected: dict[Source, Checkpoint | None] = field(default_factory=dict)
+
+    def all(self, models: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, ModelSpec]:
+        """Those that can be made; of the others it is noted why not."""
+        catalogue = self.world.catalogue()
+        found = {}
+        for name, written in models.items():
+            source = self.source(name, written, catalogue) if "source" in written else None
+            cache = self.cache(name, written, defaults)
+            if source is not None and cache is not None:
+                found[name] = self.model(name, {**defaults, **written}, written, source, cache)
+        return found
+
+    def model(
+        self, name: str, value: Mapping[str, Any], written: Mapping[str, Any], source: Source, cache: CachePolicy
+    ) -> ModelSpec:
+        files = self.files(name, source)
+        checkpoint = self.checkpoint(name, source) if files is not None else None
+        dtype, trust = value.get("dtype", "auto"), written.get("trust_remote_code", False)
+        return ModelSpec(
+            name=name,
+            source=source,
+            dtype=dtype,
+            trust_remote_code=trust,
+            load=value.get("load", "lazy"),
+            pin=value.get("pin", False),
+            idle_unload=value.get("idle_unload", 900.0),
+            context=value.get("context", 32 * 1024),
+            concurrency=value.get("concurrency", 8),
+            cache=cache,
+            load_timeout=value.get("load_timeout", 300.0),
+            own=overlay(self.without_file(written)),
+            profile=written.get("profile"),
+            template_text=self.template(name, written),
+            family=self.family(name, written, source, checkpoint),
+            checkpoint=checkpoint.generation if checkpoint else SamplingPatch(),
+            fingerprint=fingerprint(source, dtype, trust, files or ()),
+        )
+
+    def source(self, name: str, written: Mapping[str, Any], catalogue: Mapping[str, str]) -> Source | None:
+        path: Path = ("models", name, "source")
+        try:
+            source = sources.parse(written["source"], self.world.base, catalogue, home=self.world.home)
+        except sources.SourceSyntax as syntax:
+            self.notes.say("E207", path, syntax.message, syntax.hint)
+            return None
+        return self.at_revision(name, written, source)
+
+    def at_revision(self, name: str, written: Mapping[str, Any], source: Source) -> Source:
+        revision, path = written.get("revision"), ("models", name, "revision")
+        if revision is None:
+            return source
+        if source.kind != "hf":
+            self.notes.say(
+                "E215", path, f"{source.text} has no revisions", "delete it; only hf: sources have them", key=True
+            )
+        elif source.revision not in ("main", revision):
+            self.notes.say(
+                "E215", path, f"the source says {source.revision}", "say it in one of the two places", key=True
+            )
+        return Source(source.kind, source.ref, source.text, revision)
+
+    def files(self, name: str, source: Source) -> tuple[FileFact, ...] | None:
+        """The files of a local source, () for others, None where there should be some and are not."""
+        if source.kind not in ("path", "gguf", "fake"):
+            return ()
+        files = self.world.stat(source.ref)
+        if not files:
+            what = "directory with a model" if source.kind == "path" else "file"
+            self.notes.say("E209", ("models", name, "source"), f"there is no {what} at {source.ref}")
+        return files or None
+
+    def checkpoint(self, name: str, source: Source) -> Checkpoint | None:
+        if source not in self.inspected:
+            try:
+                self.inspected[source] = self.world.inspect(source)
+            except SourceError as error:
+                self.notes.say("E217", ("models", name, "source"), error.message)
+                self.inspected[source] = None
+        return self.inspected[source]
+
+    def cache(self, name: str, written: Mapping[str, Any], defaults: Mapping[str, Any]) -> CachePolicy | None:
+        wanted = written.get("cache") or defaults.get("cache") or "chat"
+        if wanted in self.caches:
+            return self.caches[wanted]
+        path: Path = ("models", name, "cache") if "cache" in written else ("defaults", "cache")
+        hint = did_you_mean(wanted, self.caches) or f"policies are {', '.join(self.caches)}"
+        self.notes.say("E203", path, f"there is no cache policy {wanted}", hint)
+        return None
+
+    def family(self, name: str, written: Mapping[str, Any], source: Source, checkpoint: Checkpoint | None) -> Family:
+        """Forced by the file, else known from the catalogue, else recognised from the checkpoint, else generic."""
+        families = self.world.families
+        if (forced := written.get("family")) is not None:
+            if forced in families:
+                return families[forced].family
+            hint = did_you_mean(forced, families) or f"families are {', '.join(families)}"
+            self.notes.say("E214", ("models", name, "family"), f"there is no family {forced}", hint)
+        elif listed := next((f for f in families.values() if source.text in f.catalogue), None):
+            return listed.family
+        elif checkpoint is not None and source.kind != "fake":
+            if recognised := recognise(checkpoint, families.values()):
+                return recognised.family
+            kind = checkpoint.model_type or "unnamed"
+            hint = "name one with `family`, or write a family file"
+            self.notes.say("W301", ("models", name, "source"), f"no family recognises this {kind} checkpoint", hint)
+        return families[GENERIC].family
+
+    def template(self, name: str, written: Mapping[str, Any]) -> str | None:
+        file = written.get("template", {}).get("file")
+        if file is None:
+            return None
+        path: Path = ("models", name, "template", "file")
+        try:
+            return self.world.read(sources.absolute(file, self.world.base, self.world.home))
+        except sources.SourceSyntax as syntax:
+            self.notes.say("E209", path, syntax.message, syntax.hint)
+        except UnicodeDecodeError:
+            self.notes.say("E108", path, f"{file} is not UTF-8 text")
+        except OSError as error:
+            self.notes.say(
+                "E209", path, f"{file} cannot be read: {error.strerror or error}", "paths are relative to this file"
+            )
+        return None
+
+    def without_file(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
+        kwargs = {key: v for key, v in written.get("template", {}).items() if key != "file"}
+        return {**written, "template": kwargs}
