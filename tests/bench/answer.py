@@ -1,0 +1,44 @@
+"""What a measured answer and a measured load are, whoever gave it; also the lines to and from a child process."""
+
+from itertools import pairwise
+
+import msgspec
+
+from tests.bench.prompts import Chat
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One streamed answer. `arrivals` are the seconds from asking to each piece of text."""
+
+    arrivals: tuple[float, ...]
+    tokens: int
+    text: str
+
+    @property
+    def first(self) -> float:
+        """Seconds to the first text."""
+        return self.arrivals[0]
+
+    @property
+    def gaps(self) -> list[float]:
+        """Seconds between one piece of text and the next."""
+        return [later - earlier for earlier, later in pairwise(self.arrivals)]
+
+
+class Load(msgspec.Struct, frozen=True):
+    """Chats to be answered, `streams` at a time."""
+
+    chats: list[Chat]
+    streams: int
+    max_tokens: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """All answers of a load, in the order of its chats, and how long they took together."""
+
+    seconds: float
+    answers: tuple[Answer, ...]
+
+    @property
+    def tokens_per_second(self) -> float:
+        return sum(answer.tokens for answer in self.answers) / self.seconds

@@ -1,0 +1,100 @@
+"""How each server under test is started: on the same model directory, with the same BLAS, on this machine only."""
+
+import http.client
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.control import blas
+from tests.bench.process import running
+
+HOST = "127.0.0.1"
+START_SECONDS = 120
+POLL_SECONDS = 0.005
+
+
+class StartFailed(RuntimeError):
+    """A server ended, or was not up in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answers. `start_seconds` is the time from starting its process to the first 200."""
+
+    name: str
+    port: int
+    model: str
+    pid: int
+    start_seconds: float
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+
+@contextmanager
+def appliance(source: str, directory: Path, *, idle_unload: str = "never", concurrency: int = 16) -> Iterator[Server]:
+    """`appliance up` with one lazy model; the deploy file and the log are written to `directory`."""
+    port, file = free_port(), directory / "deploy.yaml"
+    model = {"source": source, "idle_unload": idle_unload, "concurrency": concurrency}
+    deploy = {"version": 1, "server": {"listen": f"{HOST}:{port}"}, "models": {"bench": model}}
+    file.write_text(json.dumps(deploy))  # JSON is YAML
+    command = [sys.executable, "-m", "appliance", "up", "--file", str(file)]
+    with _started("appliance", command, dict(os.environ), directory, port, "bench", "/healthz") as server:
+        yield server
+
+
+@contextmanager
+def mlx_lm_server(path: Path, directory: Path) -> Iterator[Server]:
+    """`mlx_lm.server` on a model directory; it loads with its first request."""
+    port = free_port()
+    command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(path), "--host", HOST, "--port", str(port)]
+    name, model = "mlx_lm.server", "default_model"
+    with _started(name, command, engine_environ(), directory, port, model, "/health") as server:
+        yield server
+
+
+def engine_environ() -> dict[str, str]:
+    """The environment our engines get, BLAS preload included, for whoever is compared with them."""
+    preload = blas.choose(
+        "auto", platform=sys.platform, machine=platform.machine(), cpu_backend=blas.mlx_is_cpu_only()
+    )
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    return environ | blas.environment(preload, environ, len(os.sched_getaffinity(0)))
+
+
+def free_port() -> int:
+    """A port nobody listens on at the moment."""
+    with socket.create_server((HOST, 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+@contextmanager
+def _started(
+    name: str, command: list[str], environ: dict[str, str], directory: Path, port: int, model: str, health: str
+) -> Iterator[Server]:
+    log, begun = directory / f"{name}.log", time.perf_counter()
+    with running(command, environ, log) as process:
+        while not _is_up(port, health):
+            if process.poll() is not None or time.perf_counter() - begun > START_SECONDS:
+                raise StartFailed(f"{name} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(POLL_SECONDS)
+        yield Server(name, port, model, process.pid, time.perf_counter() - begun)
+
+
+def _is_up(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
