@@ -71,7 +71,7 @@ class ChangeModel:
     changes: tuple[Change, ...]
 
     def __str__(self) -> str:
-        return "\n".join(f"{SIGNS[self.apply]} {change}" for change in self.changes)
+        return "\n".join(f"{SIGNS[change.apply]} {change}" for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +176,10 @@ def _of_model(model: ModelSpec) -> Settings:
         "load_timeout": model.load_timeout,
         "profile": model.profile,
         "family": model.family,
-        "sampling": (model.own.sampling, model.checkpoint),
-        "template": (model.own.template, model.template_text),
+        "checkpoint": model.checkpoint,
+        "sampling": model.own.sampling,
+        "template": model.own.template,
+        "template.file": model.template_text,
         "policy": model.own.policy,
     }
     return {("models", model.name, key): value for key, value in values.items()}

@@ -1,0 +1,70 @@
+"""What has to happen for one file to become another."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from appliance.config import load
+from appliance.config.diff import APPLY, AddModel, ChangeModel, ChangeSetting, Plan, RemoveModel, apply_class, diff
+from appliance.config.schema import JsonSchema
+from tests.config import golden
+
+PROPERTIES = {".".join(path): schema for path, schema in load.schema("deploy").properties()}
+LATER = tuple(f"{path}." for path, schema in PROPERTIES.items() if schema.get("x-later") or schema.get("x-load-time"))
+AVAILABLE = [(path, schema) for path, schema in PROPERTIES.items() if not f"{path}.".startswith(LATER)]
+SETTINGS = [(path, s) for path, s in AVAILABLE if not any(other.startswith(f"{path}.") for other, _ in AVAILABLE)]
+
+
+@pytest.mark.parametrize("case", golden.cases("plans"), ids=lambda case: case.stem)
+def test_the_plan_from_the_first_file_to_the_second_is_this(case: Path, here: Path) -> None:
+    def plan(old: str, new: str) -> str:
+        return str(diff(golden.read(old), golden.read(new)))
+
+    golden.hold(case, 2, plan, here)
+
+
+@pytest.mark.parametrize("case", golden.cases("plans"), ids=lambda case: case.stem)
+def test_a_file_becomes_itself_by_doing_nothing(case: Path, here: Path) -> None:
+    text = case.read_text(encoding="utf-8").split(f"{golden.DIVIDER}\n")[1]
+    plan = diff(golden.read(text), golden.read(text))
+    assert plan == Plan(())
+    assert not plan
+
+
+@pytest.mark.parametrize(("path", "schema"), SETTINGS, ids=[path for path, _ in SETTINGS])
+def test_the_table_of_changes_says_what_the_schema_says(path: str, schema: JsonSchema) -> None:
+    assert apply_class(path) == schema["x-apply"]
+
+
+def test_the_table_of_changes_names_only_settings_there_are() -> None:
+    assert {row.removesuffix(".*") for row in APPLY} <= {path for path, _ in AVAILABLE}
+
+
+def test_files_that_changed_on_disk_are_another_engine(here: Path) -> None:
+    text = "version: 1\nmodels: {demo: {source: ./models/here}}\n"
+    old = golden.read(text)
+    (here / "models/here/README.md").write_text("other words")
+    assert not diff(old, golden.read(text))
+    os.utime(here / "models/here/model.safetensors", ns=(10**18, 10**18 + 1))
+    plan = diff(old, golden.read(text))
+    assert str(plan) == "~! models.demo.source: ./models/here > its files changed"
+
+
+def test_actions_say_which_model_and_how_much(here: Path) -> None:
+    old = golden.read("version: 1\nmodels: {a: {source: 'fake:script.yaml'}, b: {source: 'fake:script.yaml'}}\n")
+    new = golden.read(
+        "version: 1\nengine: {stall_target: 1s}\n"
+        "models: {b: {source: 'fake:script.yaml', dtype: float32, pin: true}, c: {source: smollm2-135m}}\n"
+    )
+    removed, added, changed, setting = diff(old, new).actions
+    assert removed == RemoveModel("a")
+    assert added == AddModel("c")
+    assert isinstance(changed, ChangeModel)
+    assert (changed.name, changed.apply, [change.apply for change in changed.changes]) == (
+        "b",
+        "engine",
+        ["engine", "live"],
+    )
+    assert isinstance(setting, ChangeSetting)
+    assert (setting.change.path, setting.apply) == ("engine.stall_target", "live")
