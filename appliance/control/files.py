@@ -1,15 +1,11 @@
-"""What the files of a deployment look like on disk: where to watch for changes of them, and whether they changed.
+"""What the files of a deployment look like on disk: where to watch for changes of them.
 
 Every symbolic link on the way to a file counts, so that a switched link is seen as well as a written file.
 """
 
-import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-
-Contents = Mapping[str, bytes]
-"""A digest of each file by name; empty for a file that is not there."""
 
 MAX_LINKS = 40
 
@@ -56,23 +52,10 @@ def _first_link(path: str) -> str | None:
     return None
 
 
-def contents(names: Iterable[str]) -> Contents:
-    """What each file holds now."""
-    return {name: _digest(name) for name in names}
-
-
 def stamps(names: Iterable[str]) -> tuple[tuple[int, ...], ...]:
     """Cheap to compare: changes whenever a file was written or replaced, unless its time was set back."""
     found = map(_stat, names)
     return tuple((s.st_mtime_ns, s.st_size, s.st_ino, s.st_dev) if s else () for s in found)
-
-
-def _digest(name: str) -> bytes:
-    try:
-        with open(name, "rb") as opened:
-            return hashlib.file_digest(opened, "sha256").digest()
-    except OSError:
-        return b""
 
 
 def _stat(path: str) -> os.stat_result | None:

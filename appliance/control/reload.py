@@ -15,8 +15,9 @@ from typing import Literal
 from watchfiles import Change, awatch
 
 from appliance import log
+from appliance.config import load
 from appliance.config.deployment import Deployment
-from appliance.config.problem import Problem, Rejected
+from appliance.config.problem import Problem, Rejected, human
 from appliance.control import files
 from appliance.control.supervisor import Supervisor
 
@@ -75,12 +76,13 @@ class Reloader:
         self._passed = asyncio.Condition()
         self._asked = 0
         self._answered = 0
-        self._handled: files.Contents | None = None
+        self._handled = running.deployment.digest
         self._rewatch = asyncio.Event()
 
     async def run(self) -> None:
         """Serve all triggers until cancelled."""
-        self._handled = await asyncio.to_thread(files.contents, self._names())
+        # The file may have changed since it was read at the start.
+        self._dirty.set()
         loop = asyncio.get_running_loop()
         with suppress(NotImplementedError):
             loop.add_signal_handler(signal.SIGHUP, self._ask)
@@ -109,7 +111,7 @@ class Reloader:
         while True:
             watched = await asyncio.to_thread(files.watched, self._names())
             self._rewatch = asyncio.Event()
-            with suppress(OSError):
+            with suppress(OSError, RuntimeError):
                 await self._listen(watched)
             if not self._rewatch.is_set():
                 # Nothing to watch, or no more watches to be had: the backstop serves until something changes.
@@ -122,6 +124,8 @@ class Reloader:
 
         if not watched.directories:
             return
+        # Runs once the watch below is set up: a save just before it was seen by nobody.
+        asyncio.get_running_loop().call_soon(self._dirty.set)
         quiet = int(self._running.deployment.server.quiet * 1000)
         async for _ in awatch(
             *watched.directories, watch_filter=ours, step=quiet, debounce=quiet * LONGEST_QUIET_FACTOR,
@@ -145,26 +149,25 @@ class Reloader:
             await self._dirty.wait()
             self._dirty.clear()
             asked = self._asked
-            self.last = await self._converge(forced=asked > self._answered)
+            try:
+                self.last = await self._converge(forced=asked > self._answered)
+            except Exception:  # noqa: BLE001 - the task supervisor: a bug here must not end what is being served
+                _log.exception("config.bug", file=self._path)
             async with self._passed:
                 self._answered = asked
                 self._passed.notify_all()
 
     async def _converge(self, forced: bool) -> Outcome:
         """Read until what was read is what the files hold."""
-        outcome = Outcome("unchanged", self._running.generation)
-        places = await asyncio.to_thread(files.watched, self._names())
-        while True:
-            before = await asyncio.to_thread(files.contents, self._names())
-            if before == self._handled and not forced:
-                return outcome
+        outcome = self.last
+        watched = await asyncio.to_thread(files.watched, self._names())
+        while (held := await asyncio.to_thread(load.digest, self._names())) != self._handled or forced:
             outcome, forced = await self._attempt(), False
-            after = await asyncio.to_thread(files.contents, self._names())
-            # Files named for the first time by what was just read were not in `before`: they are as read.
-            stable = all(after.get(name) == content for name, content in before.items())
-            self._handled = after if stable else before
-            if places != (places := await asyncio.to_thread(files.watched, self._names())):
-                self._rewatch.set()
+            # A rejected file is not read again before it changes.
+            self._handled = held if outcome.status == "rejected" else self._running.deployment.digest
+        if watched != await asyncio.to_thread(files.watched, self._names()):
+            self._rewatch.set()
+        return outcome
 
     async def _attempt(self) -> Outcome:
         try:
@@ -181,12 +184,16 @@ class Reloader:
     async def _accept(self, deployment: Deployment) -> Outcome:
         running = self._running
         if deployment == running.deployment:
+            # Another comment, say: the digest is that of the new bytes.
+            running.deployment = deployment
             return Outcome("unchanged", running.generation)
         prepared = await self._supervisor.prepare(deployment)
         # No await between these: a request sees the old deployment or the new one, and so do the engines.
         running.deployment = deployment
         running.generation += 1
         self._supervisor.commit(prepared)
+        if deployment.warnings:
+            self._show(human(deployment.warnings))
         _log.info("config.applied", file=self._path, generation=running.generation, models=len(deployment.models))
         return Outcome("applied", running.generation)
 
@@ -201,4 +208,4 @@ class Reloader:
         return Outcome("rejected", generation, (), reason)
 
     def _names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self._path, *self._running.deployment.files)))
+        return self._running.deployment.files

@@ -1,0 +1,78 @@
+"""A deploy directory for tests with real engine processes: scripts for fake engines and a deploy file."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from appliance.config import load
+from appliance.config.deployment import Deployment
+from appliance.control.generation import Compose, Deadlines, generate
+from appliance.control.supervisor import Lease, Supervisor
+from appliance.models.store import Store
+from appliance.vocab.event import Event, Finished, TextDelta
+from appliance.vocab.request import Message, Sampling
+from appliance.vocab.spec import ChatPrompt, Submission
+
+PATIENT = Deadlines(60, 60, 60)
+
+
+class Site:
+    """`models` of the deploy file are given as `name=script`, a script being the keys of a fake engine."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.file = directory / "deploy.yaml"
+
+    def script(self, name: str, **script: Any) -> Path:
+        path = self.directory / f"{name}.yaml"
+        path.write_text(json.dumps(script))
+        return path
+
+    def text(self, models: dict[str, dict[str, Any]], **top: Any) -> str:
+        """A deploy file; a model without a source is the fake engine of its own name's script."""
+        full = {name: {"source": f"fake:{name}.yaml", **model} for name, model in models.items()}
+        return json.dumps({"version": 1, "models": full, **top})
+
+    def read(self) -> Deployment:
+        return load.read(self.file, environ=os.environ, inspect=lambda source: None, memory_bytes=16 << 30)
+
+    def deployment(self, models: dict[str, dict[str, Any]], **top: Any) -> Deployment:
+        self.file.write_text(self.text(models, **top))
+        return self.read()
+
+    def supervisor(self) -> Supervisor:
+        return Supervisor(Store(self.directory / "store"), environ=os.environ, engine_log=("console", "warning"))
+
+
+def composing(text: str = "hello", **sampling: Any) -> Compose:
+    """What turns a lease into a submission of this user message."""
+
+    def compose(lease: Lease) -> Submission:
+        prompt = ChatPrompt(messages=(Message(role="user", content=text),))
+        return Submission(id=0, prompt=prompt, sampling=Sampling(**sampling), context=lease.info.context)
+
+    return compose
+
+
+async def answer(
+    supervisor: Supervisor,
+    deployment: Deployment,
+    model: str = "m",
+    text: str = "hello",
+    *,
+    seen: Callable[[Event], None] = lambda event: None,
+    deadlines: Deadlines = PATIENT,
+    **sampling: Any,
+) -> str:
+    """The text of one whole answer; `seen` is called with each event as it comes."""
+    parts = []
+    compose = composing(text, **sampling)
+    async for _, event in generate(supervisor, deployment.models[model], compose, deadlines=deadlines):
+        seen(event)
+        if isinstance(event, TextDelta):
+            parts.append(event.text)
+        finished = isinstance(event, Finished)
+    assert finished
+    return "".join(parts)
