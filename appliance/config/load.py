@@ -60,15 +60,18 @@ def schema(which: str) -> Schema:
 @cache
 def families() -> Mapping[str, FamilyFile]:
     """The shipped family files by family. Raises Rejected where one is broken."""
-    found = {}
-    for file in sorted(_shipped("profiles").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".yaml"):
-            family = _family(file.read_text(encoding="utf-8"), file.name)
-            found[family.family.name] = family
-    return found
+    files = [family(text, name) for name, text in family_texts()]
+    return {file.family.name: file for file in files}
 
 
-def _family(text: str, name: str) -> FamilyFile:
+def family_texts() -> list[tuple[str, str]]:
+    """The shipped family files: names and texts."""
+    files = sorted(_shipped("profiles").iterdir(), key=lambda file: file.name)
+    return [(file.name, file.read_text(encoding="utf-8")) for file in files if file.name.endswith(".yaml")]
+
+
+def family(text: str, name: str) -> FamilyFile:
+    """One family file. Raises Rejected."""
     tree, problems = source.parse(text, name)
     if tree is not None:
         checked, found = check(tree, schema("family"), lambda scalar, _: scalar)

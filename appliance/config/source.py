@@ -10,7 +10,7 @@ import yaml
 from appliance.config.problem import Path, Place, Problem, at
 
 MAX_DEPTH = 64
-MAX_NODES = 500_000
+MAX_NODES = 200_000
 _STR = "tag:yaml.org,2002:str"
 _PLAIN = "plain"
 

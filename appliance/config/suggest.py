@@ -23,7 +23,7 @@ def distance(a: str, b: str, limit: int) -> int:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word closest to `word`, where one is close: a third of its letters may differ."""
-    limit = max(1, len(word) // 3)
+    limit = max(1, (len(word) + 1) // 3)
     letters = set(word)
     best, best_distance = None, limit + 1
     for candidate in known:
