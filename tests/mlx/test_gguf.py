@@ -9,10 +9,13 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+import sentencepiece
 from mlx_lm import generate, load
 from mlx_lm.utils import dequantize_model
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 
+import tests.gguf_file
+from appliance.engine.mlx import gguf_tokenizer
 from appliance.engine.mlx.gguf import convert
 from appliance.engine.mlx.gguf_blocks import FORMATS
 from appliance.engine.mlx.gguf_tokenizer import PRE_TOKENIZERS, tokenizer_json
@@ -135,6 +138,90 @@ def test_the_real_tokenizer_cuts_as_its_makers_did(text: str, smollm2: Path) -> 
     ids = original.encode(text).ids
     assert converted.encode(text).ids == ids
     assert converted.decode(ids, skip_special_tokens=False) == text
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> sentencepiece.SentencePieceProcessor:
+    """A small SentencePiece model with the settings of the Llama ones."""
+    place = tmp_path_factory.mktemp("pieces")
+    (place / "text").write_text((Path(gguf_tokenizer.__file__).read_text() + "Über 북경 aaa aaaa baab 👍 ") * 3)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(place / "text"), model_prefix=str(place / "m"), model_type="bpe", vocab_size=600,
+        byte_fallback=True, split_digits=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True, character_coverage=0.995, user_defined_symbols=["<|im_end|>"],
+        minloglevel=2,
+    )  # fmt: skip
+    return sentencepiece.SentencePieceProcessor(model_file=str(place / "m.model"))
+
+
+def _sentence_piece_metadata(pieces: sentencepiece.SentencePieceProcessor) -> dict[str, Any]:
+    ids = range(pieces.get_piece_size())
+    kinds = {"is_unknown": 2, "is_control": 3, "is_byte": 6}
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": [pieces.id_to_piece(id) for id in ids],
+        "tokenizer.ggml.scores": [pieces.get_score(id) for id in ids],
+        "tokenizer.ggml.token_type": [
+            4
+            if pieces.id_to_piece(id) == "<|im_end|>"
+            else next((n for name, n in kinds.items() if getattr(pieces, name)(id)), 1)
+            for id in ids
+        ],
+        "tokenizer.ggml.bos_token_id": pieces.bos_id(),
+        "tokenizer.ggml.eos_token_id": pieces.eos_id(),
+        "tokenizer.ggml.unknown_token_id": pieces.unk_id(),
+        "tokenizer.ggml.add_bos_token": False,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[row for row in TEXTS if row.id != "special tokens"],
+        pytest.param("  def tokens(self) ->   None:\n\treturn  12345 ", id="code"),
+        pytest.param("aaaaaaa aaa baabaab", id="ambiguous merges"),
+        pytest.param(Path(tests.gguf_file.__file__).read_text(), id="a long text"),
+    ],
+)
+def test_a_sentence_piece_tokenizer_gives_the_ids_of_the_original(
+    text: str, pieces: sentencepiece.SentencePieceProcessor
+) -> None:
+    converted = Tokenizer.from_str(json.dumps(tokenizer_json(_sentence_piece_metadata(pieces))))
+    ids = pieces.encode(text)
+    assert converted.encode(text).ids == ids
+    assert converted.decode(ids, skip_special_tokens=False) == text
+
+
+def test_each_text_between_special_tokens_is_encoded_on_its_own(
+    pieces: sentencepiece.SentencePieceProcessor,
+) -> None:
+    converted = Tokenizer.from_str(json.dumps(tokenizer_json(_sentence_piece_metadata(pieces))))
+    special = pieces.piece_to_id("<|im_end|>")
+    assert converted.encode("self<|im_end|>for").ids == [*pieces.encode("self"), special, *pieces.encode("for")]
+
+
+def test_a_sentence_piece_tokenizer_begins_with_bos_unless_told_otherwise(
+    pieces: sentencepiece.SentencePieceProcessor,
+) -> None:
+    metadata = _sentence_piece_metadata(pieces)
+    del metadata["tokenizer.ggml.add_bos_token"]
+    converted = Tokenizer.from_str(json.dumps(tokenizer_json(metadata)))
+    assert converted.encode("self").ids == [pieces.bos_id(), *pieces.encode("self")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param({"tokenizer.ggml.scores": None}, "no score for each token", id="no scores"),
+        pytest.param({"tokenizer.ggml.remove_extra_whitespaces": True}, "removes blanks", id="removes blanks"),
+        pytest.param({"tokenizer.ggml.tokens": ["a", "a"]}, "a token twice", id="a token twice"),
+    ],
+)
+def test_a_sentence_piece_tokenizer_we_cannot_rebuild_is_refused(
+    change: dict[str, Any], words: str, pieces: sentencepiece.SentencePieceProcessor
+) -> None:
+    with pytest.raises(SourceError, match=words):
+        tokenizer_json(_sentence_piece_metadata(pieces) | change)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ PRE_TOKENIZERS: Mapping[str, tuple[str, ...]] = {
 }
 """`tokenizer.ggml.pre` → the expressions that cut a text into words, each applied to the pieces of the one before."""
 
+_BLANK = "\u2581"
 _WHOLE_WORDS_FIRST = {"llama-bpe", "llama3", "tekken"}
 _BEGINS_WITH_BOS = {"llama-bpe", "llama3", "tekken"}
 # What ends a turn, whatever the file calls its end of sequence: chat models stop on these.
@@ -55,12 +56,15 @@ def tokenizer_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not tokens:
         raise SourceError("the GGUF file holds no vocabulary (tokenizer.ggml.tokens)")
+    vocabulary = {token: id for id, token in enumerate(tokens)}
+    if len(vocabulary) != len(tokens):
+        raise SourceError("the GGUF file's vocabulary has a token twice; it is damaged")
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": _added(tokens, token_types(metadata)),
-        **_MODELS[kind](metadata, {token: id for id, token in enumerate(tokens)}),
+        **_MODELS[kind](metadata, vocabulary),
     }
 
 
@@ -135,7 +139,52 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int]) -> dict
     }
 
 
-_MODELS = {"gpt2": _byte_level}
+def _sentence_piece(metadata: Mapping[str, Any], vocabulary: dict[str, int]) -> dict[str, Any]:
+    """A SentencePiece BPE: blanks are letters, what has no piece is spelt in bytes."""
+    if metadata.get("tokenizer.ggml.remove_extra_whitespaces"):
+        raise SourceError("a tokenizer that removes blanks (remove_extra_whitespaces) cannot be converted")
+    prefix = metadata.get("tokenizer.ggml.add_space_prefix", True)
+    tokens = metadata["tokenizer.ggml.tokens"]
+    blanks = {"type": "Replace", "pattern": {"String": " "}, "content": _BLANK}
+    unblank = {"type": "Replace", "pattern": {"String": _BLANK}, "content": " "}
+    normalizers = [{"type": "Prepend", "prepend": _BLANK}, blanks] if prefix else [blanks]
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": None,
+        "post_processor": _frame(metadata, bos_by_default=True),
+        "decoder": {"type": "Sequence", "decoders": [unblank, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": tokens[metadata.get("tokenizer.ggml.unknown_token_id", 0)],
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": True,
+            "byte_fallback": True,
+            "ignore_merges": False,
+            "vocab": vocabulary,
+            "merges": _merges(metadata, vocabulary),
+        },
+    }
+
+
+def _merges(metadata: Mapping[str, Any], vocabulary: Mapping[str, int]) -> list[list[str]]:
+    """SentencePiece merges the neighbours whose joint piece scores highest: all ways to make each piece, by score."""
+    scores = metadata.get("tokenizer.ggml.scores")
+    if scores is None or len(scores) != len(vocabulary):
+        raise SourceError("the GGUF file has no score for each token (tokenizer.ggml.scores)")
+    mergeable = {token for token, kind in zip(vocabulary, token_types(metadata), strict=True) if kind == _NORMAL}
+    ways = [
+        (-scores[vocabulary[piece]], vocabulary[piece[:cut]], vocabulary[piece[cut:]], piece[:cut], piece[cut:])
+        for piece in mergeable
+        for cut in range(1, len(piece))
+        if piece[:cut] in mergeable and piece[cut:] in mergeable
+    ]
+    return [[left, right] for *_, left, right in sorted(ways)]
+
+
+_MODELS = {"gpt2": _byte_level, "llama": _sentence_piece}
 
 
 def _frame(metadata: Mapping[str, Any], bos_by_default: bool) -> dict[str, Any] | None:
