@@ -24,29 +24,28 @@ _MAX_HEADER = 100 * 1024**2
 def measure(directory: Path, dtype: DType, *, cpu: bool) -> int:
     """Bytes of the weights once loaded; 0 for a directory without safetensors files.
 
-    On the CPU `auto` means float32, for quantized tensors too; elsewhere it means as stored.
+    On the CPU everything is dequantized and `auto` means float32; elsewhere quantized tensors stay as stored.
     """
-    wide = "float32" if cpu and dtype == "auto" else dtype
-    group = _group_size(directory)
+    width = _WIDTH.get("float32" if cpu and dtype == "auto" else dtype)
+    group = _group_size(directory) if cpu else None
     total = 0
     for file in sorted(directory.glob("*.safetensors")):
         tensors = _header(file)
-        total += sum(_bytes(name, tensor, tensors, wide, group) for name, tensor in tensors.items())
+        total += sum(_bytes(name, tensor, tensors, width, group) for name, tensor in tensors.items())
     return total
 
 
-def _bytes(name: str, tensor: dict[str, Any], tensors: dict[str, Any], dtype: str, group: int) -> int:
+def _bytes(name: str, tensor: dict[str, Any], tensors: dict[str, Any], width: int | None, group: int | None) -> int:
+    """`width` of a floating point value where it is converted; `group` values share a scale that is undone."""
     kind = str(tensor["dtype"])
     count: int = prod(tensor["shape"])
-    width = _WIDTH.get(dtype)
     stem, _, part = name.rpartition(".")
-    if width is None or kind not in _FLOATS | {"U32"}:
-        return count * _STORED_WIDTH.get(kind, 2)
-    if part == "scales" and f"{stem}.weight" in tensors:
-        return count * group * width
-    if kind == "U32" or (part == "biases" and f"{stem}.scales" in tensors):
-        return 0
-    return count * width
+    quantized = f"{stem}.scales" in tensors
+    if group is not None and width is not None and quantized and part in ("weight", "scales", "biases"):
+        return count * group * width if part == "scales" else 0
+    if width is not None and kind in _FLOATS and not quantized:
+        return count * width
+    return count * _STORED_WIDTH.get(kind, 2)
 
 
 def _header(file: Path) -> dict[str, dict[str, Any]]:

@@ -20,6 +20,7 @@ from appliance.config.deployment import Deployment
 from appliance.config.problem import Problem, Rejected, human
 from appliance.control import files
 from appliance.control.supervisor import Supervisor
+from appliance.errors import ApplianceError
 
 BACKSTOP_SECONDS = 2.0
 """How often the files are looked at, for file systems that send no notifications."""
@@ -54,7 +55,7 @@ def print_problems(text: str) -> None:
 class Reloader:
     """Keeps `running` and `supervisor` at what the file at `path` says, while `run` is running.
 
-    `read` parses, checks and resolves it, blocking; it raises Rejected with all problems, or OSError.
+    `read` parses, checks and resolves it, blocking; it raises Rejected with all problems.
     """
 
     def __init__(
@@ -173,11 +174,11 @@ class Reloader:
         try:
             try:
                 deployment = await asyncio.to_thread(self._read)
-            except (Rejected, OSError):
+            except (ApplianceError, OSError):
                 # Perhaps the middle of a save: only a file that stays wrong is reported.
                 await asyncio.sleep(self._running.deployment.server.quiet)
                 deployment = await asyncio.to_thread(self._read)
-        except (Rejected, OSError) as error:
+        except (ApplianceError, OSError) as error:
             return self._reject(error)
         return await self._accept(deployment)
 
@@ -197,14 +198,14 @@ class Reloader:
         _log.info("config.applied", file=self._path, generation=running.generation, models=len(deployment.models))
         return Outcome("applied", running.generation)
 
-    def _reject(self, error: Rejected | OSError) -> Outcome:
+    def _reject(self, error: ApplianceError | OSError) -> Outcome:
         generation = self._running.generation
         if isinstance(error, Rejected):
             _log.error("config.rejected", file=self._path, reason=error.message, keeping=generation)
             self._show(str(error))
             return Outcome("rejected", generation, error.problems, error.message)
-        reason = error.strerror or str(error)
-        _log.error("config.rejected", file=error.filename or self._path, reason=reason, keeping=generation)
+        reason = error.message if isinstance(error, ApplianceError) else str(error)
+        _log.error("config.rejected", file=self._path, reason=reason, keeping=generation)
         return Outcome("rejected", generation, (), reason)
 
     def _names(self) -> tuple[str, ...]:

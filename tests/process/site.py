@@ -10,6 +10,7 @@ from appliance.config import load
 from appliance.config.deployment import Deployment
 from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.supervisor import Lease, Supervisor
+from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
 from appliance.vocab.event import Event, Finished, TextDelta
 from appliance.vocab.request import Message, Sampling
@@ -24,6 +25,7 @@ class Site:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.file = directory / "deploy.yaml"
+        self.store = Store(directory / "store", directory / "hub")
 
     def script(self, name: str, **script: Any) -> Path:
         path = self.directory / f"{name}.yaml"
@@ -36,14 +38,19 @@ class Site:
         return json.dumps({"version": 1, "models": full, **top})
 
     def read(self) -> Deployment:
-        return load.read(self.file, environ=os.environ, inspect=lambda source: None, memory_bytes=16 << 30)
+        return load.read(
+            self.file,
+            environ=os.environ,
+            inspect=lambda source: inspect_source(source, self.store),
+            memory_bytes=16 << 30,
+        )
 
     def deployment(self, models: dict[str, dict[str, Any]], **top: Any) -> Deployment:
         self.file.write_text(self.text(models, **top))
         return self.read()
 
     def supervisor(self) -> Supervisor:
-        return Supervisor(Store(self.directory / "store"), environ=os.environ, engine_log=("console", "warning"))
+        return Supervisor(self.store, environ=os.environ, engine_log=("console", "warning"))
 
 
 def composing(text: str = "hello", **sampling: Any) -> Compose:

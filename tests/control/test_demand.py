@@ -1,0 +1,40 @@
+"""What the models sharing an engine ask of it together."""
+
+import math
+from pathlib import Path
+
+from appliance.control.demand import Demand, Place, demands, names
+from tests.process.site import Site
+
+GIB = 1 << 30
+
+
+def resolve(tmp_path, models, **top) -> dict[str, Demand]:
+    site = Site(tmp_path)
+    site.script("s")
+    deployment = site.deployment({name: {"source": "fake:s.yaml", **model} for name, model in models.items()}, **top)
+    places = {model.fingerprint: Place(Path("/s"), 7) for model in deployment.models.values()}
+    assert set(names(deployment).values()) == places.keys()
+    return demands(deployment, places)
+
+
+def test_sharers_get_the_strongest_of_each_wish(tmp_path):
+    [demand] = resolve(
+        tmp_path,
+        {
+            "a": {"context": "8k", "concurrency": 2, "idle_unload": "never", "load_timeout": "1m"},
+            "b": {"context": "4k", "concurrency": 9, "idle_unload": "1m", "pin": True, "load": "startup"},
+        },
+    ).values()
+    want, settings = demand.want, demand.settings(3 * GIB)
+    assert (want.pinned, want.startup, want.idle_unload, want.bytes) == (True, True, math.inf, 7)
+    assert (settings.context, settings.concurrency) == (8192, 9)
+    assert demand.load_timeout == 300
+
+
+def test_the_prefix_cache_takes_what_it_may_and_leaves_most_to_requests(tmp_path):
+    cache = {"small": {"prefix": {"memory": "64MiB"}}}
+    [demand] = resolve(tmp_path, {"a": {"cache": "small"}}, cache=cache).values()
+    rich, poor = demand.settings(3 * GIB), demand.settings(96 << 20)
+    assert (rich.prefix_bytes, rich.kv_bytes) == (64 << 20, 3 * GIB - (64 << 20))
+    assert (poor.prefix_bytes, poor.kv_bytes) == (32 << 20, 64 << 20)
