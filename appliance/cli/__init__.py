@@ -27,7 +27,9 @@ def run(arguments: list[str]) -> int:
     from appliance.errors import ApplianceError
 
     asked = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    app = typer.Typer(name="appliance", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+    app = typer.Typer(
+        no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, rich_markup_mode=None
+    )
     app.callback()(_describe)
     for name in [asked] if asked else COMMANDS:
         app.command(name)(getattr(import_module(COMMANDS[name]), name))

@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from sanic import HTTPResponse, Request, Sanic
+from sanic.application.state import ApplicationServerInfo
 from sanic.config import Config
+from sanic.http.constants import HTTP
 
 from appliance import log
 from appliance.server import routes
@@ -41,11 +43,11 @@ def build_app(context: Context) -> Sanic:
     _silence()
     app = Sanic(f"appliance-{id(context):x}", config=_config(), configure_logging=False, strict_slashes=False)
     for path, handler in READS.items():
-        app.add_route(
-            _bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True, unquote=True
-        )
+        app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in WRITES.items():
         app.add_route(_bind(handler, context), path, methods=["POST"], name=_name(path), stream=True)
+    # Sanic would send an empty alt-svc header unless it knows that HTTP/1.1 is all there is.
+    app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
     app.error_handler.add(Exception, answer_error)
     app.register_middleware(stamp, "response")
     return app
@@ -72,6 +74,8 @@ def _config() -> Config:
     config.REQUEST_TIMEOUT = 60
     config.KEEP_ALIVE_TIMEOUT = KEEP_ALIVE_SECONDS
     config.REQUEST_MAX_HEADER_SIZE = MAX_HEADER_BYTES
+    # Bodies are limited where they are read; what is left here are refused ones, read only to be dropped.
+    config.REQUEST_MAX_SIZE = 2**62
     config.ACCESS_LOG = False
     config.AUTO_EXTEND = False
     config.MOTD = False

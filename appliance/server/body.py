@@ -33,31 +33,28 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def drop_body(request: Request) -> None:
-    """Read and forget what the client still sends, for a bounded time.
+def drop_body(request: Request) -> None:
+    """Have what the client still sends read and forgotten behind its answer, for a bounded time.
 
     Closing a socket with unread bytes resets it, and the client might lose the answer it was just sent.
     """
     stream = request.stream
     if stream is None or not stream.request_body:
         return
-    stream.request_max_size = math.inf
-    try:
-        async with asyncio.timeout(DROP_SECONDS):
-            async for _ in stream:
-                pass
-    except TimeoutError:
-        stream.keep_alive = False
-        stream.request_body = None
-
-
-def refuse_body(request: Request) -> None:
-    """Do not ask for a body the client has announced and is holding back."""
-    stream = request.stream
-    if stream is not None and getattr(stream, "expecting_continue", False):
+    if stream.expecting_continue:
+        # The client is holding its body back, so there is nothing to wait for.
         stream.expecting_continue = False
         stream.request_body = None
         stream.keep_alive = False
+        return
+    stream.request_max_size = math.inf
+    asyncio.get_running_loop().call_later(DROP_SECONDS, _lose_patience, request)
+
+
+def _lose_patience(request: Request) -> None:
+    # Sanic takes the stream away once the body has been read to its end.
+    if request.stream is not None and request.stream.request_body:
+        request.transport.abort()
 
 
 async def _next_part(request: Request) -> bytes:

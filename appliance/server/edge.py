@@ -16,7 +16,7 @@ from appliance.errors import (
     WrongMethod,
 )
 from appliance.protocols.errors import error_body, error_headers
-from appliance.server.body import drop_body, refuse_body
+from appliance.server.body import drop_body
 
 
 def stamp(request: Request, response: HTTPResponse) -> None:
@@ -36,20 +36,13 @@ def json_response(body: bytes, headers: Mapping[str, str] | None = None, status:
     return HTTPResponse(body, status=status, headers=dict(headers or {}), content_type="application/json")
 
 
-async def answer_error(request: Request, raised: Exception) -> HTTPResponse | None:
-    """Say what went wrong; the body a client may still be sending is dropped after it has its answer."""
+def answer_error(request: Request, raised: Exception) -> HTTPResponse:
+    """Say what went wrong; a body the client is still sending is dropped once it has its answer."""
     if isinstance(raised, exceptions.RequestCancelled):
         return HTTPResponse(status=499)
     error = as_ours(request, raised)
-    headers = {**error_headers(error), **_allow(raised)}
-    response = json_response(error_body(error), headers, error.status)
-    if request.stream is None or not request.stream.request_body:
-        return response
-    refuse_body(request)
-    sent = await request.respond(response)
-    await sent.send(end_stream=True)
-    await drop_body(request)
-    return None
+    drop_body(request)
+    return json_response(error_body(error), {**error_headers(error), **_allow(raised)}, error.status)
 
 
 def as_ours(request: Request, raised: Exception) -> ApplianceError:

@@ -1,6 +1,7 @@
 """The answers that need no engine: models, health, version, metrics."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from sanic import HTTPResponse, Request
@@ -18,7 +19,8 @@ async def list_models(request: Request, context: Context) -> HTTPResponse:
 
 
 async def show_model(request: Request, context: Context, id: str) -> HTTPResponse:
-    """`GET /v1/models/{id}`; ids may hold slashes."""
+    """`GET /v1/models/{id}`; ids may hold slashes, plain or escaped."""
+    id = unquote(id)
     card = _cards(context).get(id)
     if card is None:
         raise UnknownModel(f"the model {id[:200]!r} does not exist", param="model")

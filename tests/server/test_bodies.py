@@ -1,0 +1,85 @@
+"""Bodies that are too large, too slow or cut off: an answer at once, and nobody else notices."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.server.up import Up, chat, raw_post, read_response
+
+FIFTY_MB = 50 * 1024 * 1024
+TWO_MB = b"x" * (2 << 20)
+
+
+def test_fifty_megabytes_are_refused_and_the_next_request_is_answered(up: Up) -> None:
+    with httpx.Client(base_url=up.url, timeout=30) as client:
+        for _ in range(2):
+            response = client.post("/v1/chat/completions", content=b"x" * FIFTY_MB)
+            assert (response.status_code, response.json()["error"]["code"]) == (413, "body_too_large")
+            assert client.post("/v1/chat/completions", json=chat("demo")).status_code == 200
+
+
+def test_the_answer_does_not_wait_for_the_body(up: Up) -> None:
+    with up.connection() as sock:
+        sock.sendall(raw_post(b"{", length=FIFTY_MB))
+        status, _, body = read_response(sock)
+    assert (status, json.loads(body)["error"]["code"]) == (413, "body_too_large")
+
+
+def test_a_client_that_goes_on_sending_still_reads_its_answer(up: Up) -> None:
+    with up.connection() as sock:
+        sock.sendall(raw_post(b"", length=4 * len(TWO_MB)))
+        for _ in range(4):
+            sock.sendall(TWO_MB)
+        assert read_response(sock)[0] == 413
+        body = json.dumps(chat("demo")).encode()
+        sock.sendall(raw_post(body))
+        assert read_response(sock)[0] == 200
+
+
+def test_a_client_that_asks_first_is_not_sent_a_go_ahead(up: Up) -> None:
+    with up.connection() as sock:
+        sock.sendall(raw_post(b"", "expect: 100-continue", length=FIFTY_MB))
+        assert read_response(sock)[0] == 413
+        assert sock.recv(1) == b""
+
+
+def test_a_client_that_asks_first_may_send_what_fits(up: Up) -> None:
+    body = json.dumps(chat("demo")).encode()
+    with up.connection() as sock:
+        sock.sendall(raw_post(b"", "expect: 100-continue", length=len(body)))
+        assert sock.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sock.sendall(body)
+        assert read_response(sock)[0] == 200
+
+
+def test_a_body_without_a_length_is_counted_while_it_comes(up: Up) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(3):
+            yield TWO_MB
+
+    response = httpx.post(f"{up.url}/v1/chat/completions", content=endless(), timeout=30)
+    assert response.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/v1/nowhere", "/v1/models"], ids=["unknown path", "wrong method"])
+def test_a_large_body_nobody_wants_is_dropped(up: Up, path: str) -> None:
+    with httpx.Client(base_url=up.url, timeout=30) as client:
+        assert client.post(path, content=b"x" * FIFTY_MB).status_code in (404, 405)
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_forgotten(up: Up) -> None:
+    with up.connection() as sock:
+        sock.sendall(raw_post(b'{"model"', length=1000))
+    assert up.post(chat("demo")).status_code == 200
+
+
+def test_others_are_answered_while_a_large_body_comes(up: Up) -> None:
+    with up.connection() as sock:
+        sock.sendall(raw_post(b"[" * 500_000, length=900_000))
+        started = time.monotonic()
+        assert up.get("/v1/models").status_code == 200
+        assert time.monotonic() - started < 20

@@ -1,0 +1,134 @@
+"""Chat completions through the official client, against the real process."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
+from tests.server.up import Up, chat
+
+HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
+
+
+def test_a_whole_answer(up: Up) -> None:
+    answer = up.client().chat.completions.create(model="demo", messages=HI)
+    (choice,) = answer.choices
+    assert (choice.message.role, choice.message.content) == ("assistant", "You said: hi")
+    assert choice.finish_reason == "stop"
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert answer.model == "demo"
+    assert answer.id.startswith("chatcmpl-")
+
+
+def test_a_streamed_answer_is_the_whole_one(up: Up) -> None:
+    client = up.client()
+    with client.chat.completions.stream(model="demo", messages=HI, stream_options={"include_usage": True}) as stream:
+        for _ in stream:
+            pass
+        streamed = stream.get_final_completion()
+    whole = client.chat.completions.create(model="demo", messages=HI)
+    assert streamed.choices[0].message.content == whole.choices[0].message.content
+    assert streamed.choices[0].finish_reason == whole.choices[0].finish_reason
+    assert streamed.usage is not None
+    assert whole.usage is not None
+    assert streamed.usage.completion_tokens == whole.usage.completion_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_several_answers_come_in_order(up: Up, stream: bool) -> None:
+    client = up.client()
+    if stream:
+        with client.chat.completions.stream(model="demo", messages=HI, n=3) as events:
+            for _ in events:
+                pass
+            answer: Any = events.get_final_completion()
+    else:
+        answer = client.chat.completions.create(model="demo", messages=HI, n=3)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert {choice.message.content for choice in answer.choices} == {"You said: hi"}
+
+
+@pytest.mark.parametrize("stop", ["said", ["zzz", " said"]], ids=["one", "several"])
+def test_a_stop_string_ends_the_text_before_it(up: Up, stop: Any) -> None:
+    answer = up.client().chat.completions.create(model="demo", messages=HI, stop=stop)
+    assert (answer.choices[0].message.content or "").strip() == "You"
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_max_tokens_ends_it_with_length(up: Up) -> None:
+    answer = up.client().chat.completions.create(model="demo", messages=HI, max_tokens=1)
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 1
+
+
+def test_log_probabilities_join_to_the_text(up: Up) -> None:
+    answer = up.client().chat.completions.create(model="demo", messages=HI, logprobs=True, top_logprobs=2)
+    choice = answer.choices[0]
+    assert choice.logprobs is not None
+    assert choice.logprobs.content is not None
+    raw = b"".join(bytes(item.bytes or []) for item in choice.logprobs.content)
+    assert raw.decode() == choice.message.content
+
+
+NAMES = {"the model": "demo", "an alias": "fast", "a glob": "gpt-4o-mini", "a hidden alias": "quiet"}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+def test_the_answer_echoes_the_name_and_a_header_says_what_served(up: Up, name: str) -> None:
+    response = up.client().chat.completions.with_raw_response.create(model=name, messages=HI)
+    assert response.parse().model == name
+    assert response.headers["x-appliance-model"] == "demo"
+    assert response.headers["x-appliance-generation"] == "1"
+    assert float(response.headers["x-appliance-queue-ms"]) >= 0
+    assert float(response.headers["x-appliance-load-ms"]) >= 0
+
+
+def test_every_answer_has_its_own_ids(up: Up) -> None:
+    answers = [up.post(chat("demo"), headers={"x-request-id": "mine"}) for _ in range(2)]
+    assert len({answer.headers["x-request-id"] for answer in answers} | {"mine"}) == 3
+    assert len({answer.json()["id"] for answer in answers}) == 2
+    assert answers[0].headers["request-id"] == answers[0].headers["x-request-id"]
+
+
+def test_unknown_fields_are_named_in_a_header(up: Up) -> None:
+    response = up.post(chat("demo", keep_alive="5m", **{"odd\r\nx-evil: 1": 1}))
+    assert response.status_code == 200
+    assert response.headers["x-appliance-ignored"] == "keep_alive, odd%0D%0Ax-evil: 1"
+    assert "x-evil" not in response.headers
+
+
+def test_a_stream_is_served_as_server_sent_events(up: Up) -> None:
+    response = up.post(chat("demo", stream=True))
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.headers["cache-control"] == "no-cache"
+    assert response.content.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_body_without_a_length_is_read(up: Up) -> None:
+    def pieces() -> Any:
+        yield b'{"model": "demo", '
+        yield b'"messages": [{"role": "user", "content": "hi"}]}'
+
+    response = up.post(b"", headers={"content-type": "application/json; charset=utf-8"})
+    assert response.status_code == 400
+    import httpx
+
+    response = httpx.post(f"{up.url}/v1/chat/completions", content=pieces(), timeout=30)
+    assert response.json()["choices"][0]["message"]["content"] == "You said: hi"
+
+
+def test_clients_that_come_while_a_model_loads_share_the_load(up: Up) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: up.post(chat("slow")), range(4)))
+    assert {a.json()["choices"][0]["message"]["content"] for a in answers} == {"slow but sure"}
+    assert sum("model.ready" in line and "model=slow" in line for line in up.errors) == 1
+
+
+def test_tokens_are_counted_exactly(up: Up) -> None:
+    name = 'appliance_generated_tokens_total{model="demo"}'
+    before = up.metric(name)
+    usages = [up.post(chat("demo", text)).json()["usage"]["completion_tokens"] for text in ("a", "some words")]
+    assert up.metric(name) == before + sum(usages)
