@@ -31,10 +31,14 @@ class Demand:
     stall_target: float
 
     @property
+    def fingerprint(self) -> str:
+        return engine_of(self.first, self.blas)
+
+    @property
     def want(self) -> Want:
         """Pinned if one is, the longest idle time, loaded at startup if one is."""
         return Want(
-            fingerprint=self.first.fingerprint,
+            fingerprint=self.fingerprint,
             model=self.first.name,
             bytes=self.place.bytes,
             pinned=any(model.pin for model in self.models),
@@ -72,20 +76,26 @@ class Demand:
 
 
 def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, Demand]:
-    """By fingerprint; `places` holds each of the deployment's fingerprints."""
+    """By engine; `places` holds each of the deployment's models by its fingerprint."""
     groups: dict[str, list[ModelSpec]] = {}
     for model in deployment.models.values():
         groups.setdefault(model.fingerprint, []).append(model)
     options = deployment.engine
-    return {
-        fingerprint: Demand(models[0], tuple(models), places[fingerprint], options.blas, options.stall_target)
+    found = [
+        Demand(models[0], tuple(models), places[fingerprint], options.blas, options.stall_target)
         for fingerprint, models in groups.items()
-    }
+    ]
+    return {demand.fingerprint: demand for demand in found}
 
 
 def names(deployment: Deployment) -> dict[str, str]:
-    """Each model's fingerprint, by the model's name."""
-    return {name: model.fingerprint for name, model in deployment.models.items()}
+    """The engine that serves each model, by the model's name."""
+    return {name: engine_of(model, deployment.engine.blas) for name, model in deployment.models.items()}
+
+
+def engine_of(model: ModelSpec, blas: str) -> str:
+    """The fingerprint of the process that serves a model: its weights, and what that process was started with."""
+    return model.fingerprint if model.source.kind == "fake" else f"{model.fingerprint}:{blas}"
 
 
 def distinct(models: Iterable[ModelSpec]) -> list[ModelSpec]:

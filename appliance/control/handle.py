@@ -137,10 +137,6 @@ class EngineHandle:
         finally:
             del self._pings[nonce]
 
-    @property
-    def alive(self) -> bool:
-        return not self._disconnected.is_set()
-
     async def disconnected(self) -> None:
         """Wait until the engine has closed its end: it is dead, dying or was stopped."""
         await self._disconnected.wait()

@@ -139,6 +139,11 @@ def on_tick(state: Registry, now: float) -> Transition:
     return _settle(state, [], now)
 
 
+def on_forgive(state: Registry, now: float) -> Transition:
+    """Somebody says it is worth another try: what failed for good or is in a pause may be loaded again."""
+    return _settle(_each(state, lambda engine: replace(engine, failure=None)), [], now)
+
+
 def on_close(state: Registry, now: float) -> Transition:
     """No new leases from here on; waiters are told, engines end with their last lease."""
     told: list[Effect] = []
@@ -152,7 +157,7 @@ def on_close(state: Registry, now: float) -> Transition:
 # ---- rules
 def _settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     """Apply every rule until nothing follows any more, then say when to look again."""
-    for rule in (_retire, _grant, _unload, _load):
+    for rule in (_retire, _grant, _unload, _shrink, _load):
         state, caused = rule(state, now)
         effects += caused
     resident = [engine for engine in state.engines.values() if engine.state in IN_MEMORY]
@@ -208,6 +213,21 @@ def _unload(state: Registry, now: float) -> Transition:
     return _each(state, end), stops
 
 
+def _shrink(state: Registry, now: float) -> Transition:
+    """Give up idle engines where the budget has become too small for what is in memory."""
+    match eviction.plan("", 0, _residents(state), state.budget):
+        case Evict(victims):
+            return _evict(state, victims)
+        case _:
+            return state, []
+
+
+def _evict(state: Registry, victims: tuple[str, ...]) -> Transition:
+    stops: list[Effect] = [Stop(state.engines[victim].number) for victim in victims]
+    gone = {victim: _stopped(state.engines[victim]) for victim in victims}
+    return replace(state, engines={**state.engines, **gone}), stops
+
+
 def _load(state: Registry, now: float) -> Transition:
     """Load what is waited for, oldest waiter first. What must wait for memory holds back those behind it:
     otherwise small models could starve a large one for ever."""
@@ -238,10 +258,7 @@ def _make_room(state: Registry, engine: Engine, now: float) -> tuple[Registry, l
             started = replace(engine, state=EngineState.LOADING, number=number)
             return replace(_put(state, started), spawned=number), [Spawn(engine.want.fingerprint, number)], False
         case Evict(victims):
-            stops: list[Effect] = []
-            for victim in victims:
-                stops.append(Stop(state.engines[victim].number))
-                state = _put(state, _stopped(state.engines[victim]))
+            state, stops = _evict(state, victims)
             return state, stops, True
         case _:
             return state, [], True

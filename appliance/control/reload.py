@@ -17,6 +17,7 @@ from watchfiles import Change, awatch
 from appliance import log
 from appliance.config import load
 from appliance.config.deployment import Deployment
+from appliance.config.diff import ChangeSetting, Plan, diff
 from appliance.config.problem import Problem, Rejected, human
 from appliance.control import files
 from appliance.control.supervisor import Supervisor
@@ -32,10 +33,14 @@ _log = log.get()
 
 @dataclass(slots=True)
 class Running:
-    """The deployment in force and its number; only the reloader writes. A request keeps the one it began with."""
+    """The deployment in force and its number; only the reloader writes. A request keeps the one it began with.
+
+    `pending_restart` are the settings of it that only a restart can apply.
+    """
 
     deployment: Deployment
     generation: int = 1
+    pending_restart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Reloader:
         self._path = path
         self._read = read
         self._running = running
+        self._started = running.deployment
         self._supervisor = supervisor
         self._show = show
         self._dirty = asyncio.Event()
@@ -163,7 +169,10 @@ class Reloader:
         outcome = self.last
         watched = await asyncio.to_thread(files.watched, self._names())
         while (held := await asyncio.to_thread(load.digest, self._names())) != self._handled or forced:
-            outcome, forced = await self._attempt(), False
+            outcome = await self._attempt()
+            if forced:
+                self._supervisor.forgive()
+                forced = False
             # A rejected file is not read again before it changes.
             self._handled = held if outcome.status == "rejected" else self._running.deployment.digest
         if watched != await asyncio.to_thread(files.watched, self._names()):
@@ -189,14 +198,22 @@ class Reloader:
             running.deployment = deployment
             return Outcome("unchanged", running.generation)
         prepared = await self._supervisor.prepare(deployment)
+        plan = diff(running.deployment, deployment)
         # No await between these: a request sees the old deployment or the new one, and so do the engines.
         running.deployment = deployment
         running.generation += 1
         self._supervisor.commit(prepared)
-        if deployment.warnings:
-            self._show(human(deployment.warnings))
-        _log.info("config.applied", file=self._path, generation=running.generation, models=len(deployment.models))
+        running.pending_restart = _only_by_restart(self._started, deployment)
+        self._say(plan)
         return Outcome("applied", running.generation)
+
+    def _say(self, plan: Plan) -> None:
+        running = self._running
+        _log.info("config.applied", file=self._path, generation=running.generation, changes=str(plan).splitlines())
+        if running.pending_restart:
+            _log.warning("config.pending_restart", settings=list(running.pending_restart))
+        if running.deployment.warnings:
+            self._show(human(running.deployment.warnings))
 
     def _reject(self, error: ApplianceError | OSError) -> Outcome:
         generation = self._running.generation
@@ -210,3 +227,9 @@ class Reloader:
 
     def _names(self) -> tuple[str, ...]:
         return self._running.deployment.files
+
+
+def _only_by_restart(started: Deployment, deployment: Deployment) -> tuple[str, ...]:
+    actions = diff(started, deployment).actions
+    changes = (action.change for action in actions if isinstance(action, ChangeSetting))
+    return tuple(change.path for change in changes if change.apply in ("listener", "process"))

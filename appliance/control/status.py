@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appliance.config.deployment import Deployment
-from appliance.control import registry
+from appliance.control import demand, registry
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
 
@@ -55,7 +55,7 @@ def describe(
     state: Registry, deployment: Deployment | None, observed: Mapping[str, Observed], now: float
 ) -> tuple[ModelStatus, ...]:
     """Every model of the deployment in its order, then engines on their way out."""
-    present = [(name, model.fingerprint) for name, model in deployment.models.items()] if deployment else []
+    present = demand.names(deployment).items() if deployment else []
     shown = [
         _one(name, state.engines[fingerprint], observed[fingerprint], now)
         for name, fingerprint in present

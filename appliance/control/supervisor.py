@@ -144,10 +144,14 @@ class Supervisor:
         for source in self._downloads.keys() - wanted:
             self._downloads.pop(source).cancel()
         for run in self._runs.values():
-            run.demand = self._demands.get(run.demand.first.fingerprint, run.demand)
+            run.demand = self._demands.get(run.demand.fingerprint, run.demand)
         wants = {fingerprint: each.want for fingerprint, each in self._demands.items()}
         self._happen(registry.on_apply, wants, demand.names(prepared.deployment), prepared.deployment.memory.budget)
         self._configure()
+
+    def forgive(self) -> None:
+        """Try again at the next request what has failed to load or to be fetched."""
+        self._happen(registry.on_forgive)
 
     # ---- requests
     def next_id(self) -> int:

@@ -3,7 +3,9 @@
 import math
 from pathlib import Path
 
-from appliance.control.demand import Demand, Place, demands, names
+import pytest
+
+from appliance.control.demand import Demand, Place, demands, engine_of, names
 from tests.process.site import Site
 
 GIB = 1 << 30
@@ -12,10 +14,11 @@ GIB = 1 << 30
 def resolve(tmp_path, models, **top) -> dict[str, Demand]:
     site = Site(tmp_path)
     site.script("s")
-    deployment = site.deployment({name: {"source": "fake:s.yaml", **model} for name, model in models.items()}, **top)
+    deployment = site.deployment({name: {"source": "fake:s.yaml"} | model for name, model in models.items()}, **top)
     places = {model.fingerprint: Place(Path("/s"), 7) for model in deployment.models.values()}
-    assert set(names(deployment).values()) == places.keys()
-    return demands(deployment, places)
+    found = demands(deployment, places)
+    assert set(names(deployment).values()) == found.keys()
+    return found
 
 
 def test_sharers_get_the_strongest_of_each_wish(tmp_path):
@@ -38,3 +41,10 @@ def test_the_prefix_cache_takes_what_it_may_and_leaves_most_to_requests(tmp_path
     rich, poor = demand.settings(3 * GIB), demand.settings(96 << 20)
     assert (rich.prefix_bytes, rich.kv_bytes) == (64 << 20, 3 * GIB - (64 << 20))
     assert (poor.prefix_bytes, poor.kv_bytes) == (32 << 20, 64 << 20)
+
+
+@pytest.mark.parametrize("source, changes", [("./tiny.gguf", True), ("fake:s.yaml", False)])
+def test_another_blas_needs_another_process_but_not_for_a_script(tmp_path, source, changes):
+    (tmp_path / "tiny.gguf").write_bytes(b"")
+    [demand] = resolve(tmp_path, {"a": {"source": source}}).values()
+    assert (engine_of(demand.first, "off") != engine_of(demand.first, "auto")) == changes

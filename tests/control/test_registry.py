@@ -147,6 +147,14 @@ def test_a_transient_failure_is_retried_once_then_told_then_probed():
     assert machine.engine("f-m").failure is None
 
 
+def test_what_failed_for_good_is_tried_again_when_somebody_asks_for_it():
+    machine = Machine(want())
+    machine(registry.on_acquire, 1, "m")
+    machine(registry.on_gone, 1, LoadFailed("no such layer", permanent=True))
+    assert machine(registry.on_forgive) == []
+    assert machine(registry.on_acquire, 2, "m") == [Spawn("f-m", 2)]
+
+
 def test_a_startup_model_is_probed_by_the_clock():
     machine = Machine()
     machine.apply(want(startup=True))
@@ -222,6 +230,15 @@ def test_the_share_of_free_memory_follows_the_engines_in_memory():
     assert shares(machine) == []
     machine(registry.on_gone, 1, None)
     assert shares(machine) == [700]
+
+
+def test_a_smaller_budget_gives_up_idle_engines():
+    machine = Machine(want("a", 300), want("b", 300))
+    machine.loaded("f-a")
+    machine.loaded("f-b", waiter=2)
+    machine(registry.on_release, 1)
+    assert machine.apply(want("a", 300), want("b", 300), budget=500) == [Stop(1)]
+    assert machine.engine("f-b").state is EngineState.READY
 
 
 # ---- downloads

@@ -102,18 +102,17 @@ async def test_a_stream_goes_on_exactly_where_its_engine_died(site):
     deployment = site.deployment({"m": {}, "crashing": {}})
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
-        undisturbed = await answer(supervisor, deployment, temperature=1.0, seed=7)
-        started = []
-        resumed = await answer(
-            supervisor,
-            deployment,
-            "crashing",
-            temperature=1.0,
-            seed=7,
-            seen=lambda event: started.append(event) if isinstance(event, Started) else None,
-        )
-        assert resumed == undisturbed
-        assert len(started) == 1
+        told = {"m": [], "crashing": []}
+        texts = [
+            await answer(supervisor, deployment, name, temperature=1.0, seed=7, seen=told[name].append)
+            for name in told
+        ]
+        assert texts[0] == texts[1]
+        assert [event for event in told["crashing"] if isinstance(event, Started)] == told["m"][:1]
+        plain, resumed = told["m"][-1], told["crashing"][-1]
+        assert resumed.reason == plain.reason
+        assert resumed.usage.prompt_tokens == plain.usage.prompt_tokens
+        assert resumed.usage.completion_tokens == plain.usage.completion_tokens
 
 
 async def test_every_stream_survives_a_kill_from_outside(site):
