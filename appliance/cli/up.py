@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from appliance import __version__, log
 from appliance.config import load
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Deployment, Source
+from appliance.config.problem import human
 from appliance.control.reload import Reloader, Running
 from appliance.control.supervisor import Supervisor
 from appliance.errors import StartRefused
@@ -36,6 +38,8 @@ def up(
     """Start the appliance on a deploy file and keep it at what the file says."""
     log.configure()
     deployment = _read(file)
+    if deployment.warnings:
+        print(human(deployment.warnings), file=sys.stderr)
     _refuse_open(deployment, insecure)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(file, deployment))

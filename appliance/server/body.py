@@ -5,17 +5,16 @@ import math
 
 from sanic import Request
 
+from appliance.config.deployment import ServerSettings
 from appliance.errors import BodyTooLarge, SlowBody
-
-SILENCE_SECONDS = 30.0
-"""A client that sends nothing for this long in the middle of a body is told so."""
 
 DROP_SECONDS = 10.0
 """How long a client may go on sending a body whose answer it already has."""
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The whole body. Raises BodyTooLarge as soon as that is known, or SlowBody."""
+async def read_body(request: Request, settings: ServerSettings) -> bytes:
+    """The whole body. Raises BodyTooLarge as soon as that is known, SlowBody after `idle_timeout` of silence."""
+    max_bytes = settings.max_body
     stream = request.stream
     declared = request.headers.getone("content-length", None)
     if declared is not None and int(declared) > max_bytes:
@@ -23,7 +22,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while stream.request_body:
-        part = await _next_part(request)
+        part = await _next_part(request, settings.idle_timeout)
         size += len(part)
         if size > max_bytes:
             raise _too_large(max_bytes)
@@ -57,12 +56,12 @@ def _lose_patience(request: Request) -> None:
         request.transport.abort()
 
 
-async def _next_part(request: Request) -> bytes:
+async def _next_part(request: Request, patience: float) -> bytes:
     try:
-        async with asyncio.timeout(SILENCE_SECONDS):
+        async with asyncio.timeout(None if math.isinf(patience) else patience):
             return await request.stream.read() or b""
     except TimeoutError:
-        raise SlowBody(f"the body did not arrive: nothing was sent for {SILENCE_SECONDS:g} s") from None
+        raise SlowBody(f"nothing of the body came for server.idle_timeout of {patience:g} s") from None
 
 
 def _too_large(max_bytes: int) -> BodyTooLarge:

@@ -79,7 +79,7 @@ async def _begin(request: Request, context: Context, started: float) -> _Run:
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
     deployment, generation = context.running.deployment, context.running.generation
-    body = await read_body(request, deployment.server.max_body)
+    body = await read_body(request, deployment.server)
     asked = await asyncio.to_thread(openai_chat.decode, body) if len(body) > LARGE_BODY else openai_chat.decode(body)
     if asked.ignored and deployment.server.unknown_fields == "reject":
         name = asked.ignored[0]

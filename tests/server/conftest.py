@@ -1,5 +1,6 @@
 """One appliance for all tests that leave it as they found it."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,3 +16,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     with Up.start(file) as running:
         running.wait_for("ready")
         yield running
+        running.signal(signal.SIGTERM)
+        assert running.exit_code() == 0
+    unexpected = ("http.error", "request.bug", "Traceback", "Exception", "never retrieved")
+    assert not [line for line in running.errors if any(words in line for words in unexpected)]

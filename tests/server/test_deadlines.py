@@ -1,0 +1,49 @@
+"""Every timeout of the server section, and what its client is told."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.server.up import Up, chat, deployment, raw_post, read_response
+
+DEADLINES = {
+    "the first token": ("first_token_timeout: 200ms", "step_ms: 60000\n"),
+    "silence": ("idle_timeout: 200ms", "text: one two three four\nhang_after: 3\n"),
+    "the whole time": ("request_timeout: 400ms", "endless: true\nstep_ms: 10\n"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("setting", "script"), DEADLINES.values(), ids=DEADLINES.keys())
+def test_a_deadline_is_named_when_it_passes(tmp_path: Path, setting: str, script: str, stream: bool) -> None:
+    file = deployment(tmp_path, setting)
+    (tmp_path / "long.yaml").write_text(script)
+    with Up.start(file) as running:
+        response = running.post(chat("long", stream=stream))
+        if stream and response.status_code == 200:
+            *_, last, _ = response.text.split("\n\n")
+            error = json.loads(last.removeprefix("data: "))["error"]
+        else:
+            assert response.status_code == 504
+            error = response.json()["error"]
+        assert error["code"] == "timeout"
+        assert setting.partition(":")[0] in error["message"]
+        assert running.get("/healthz").status_code == 200
+
+
+def test_a_body_that_stops_coming_is_answered(tmp_path: Path) -> None:
+    with Up.start(deployment(tmp_path, "idle_timeout: 200ms")) as running, running.connection() as sock:
+        sock.sendall(raw_post(b'{"model"', length=100))
+        assert read_response(sock)[0] == 408
+        assert running.post(chat("demo")).status_code == 200
+
+
+def test_a_connection_is_used_again_after_a_stream(up: Up) -> None:
+    with httpx.Client(base_url=up.url, timeout=30) as client:
+        for _ in range(3):
+            with client.stream("POST", "/v1/chat/completions", json=chat("demo", stream=True)) as response:
+                assert response.read().endswith(b"data: [DONE]\n\n")
+                port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
+        assert client.get("/healthz").extensions["network_stream"].get_extra_info("client_addr")[1] == port
