@@ -8,16 +8,17 @@ from tests.bench.prompts import Chat
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """One streamed answer. `arrivals` are the seconds from asking to each piece of text."""
+    """One streamed answer: the seconds from asking to each piece of text and to the end."""
 
     arrivals: tuple[float, ...]
+    seconds: float
     tokens: int
     text: str
 
     @property
     def first(self) -> float:
-        """Seconds to the first text."""
-        return self.arrivals[0]
+        """Seconds to the first text; to the end where the model had nothing to say."""
+        return self.arrivals[0] if self.arrivals else self.seconds
 
     @property
     def gaps(self) -> list[float]:

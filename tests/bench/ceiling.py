@@ -57,7 +57,7 @@ def answer(model: Any, tokenizer: Any, load: Load) -> Outcome:
     seconds = perf_counter() - begun
     generator.close()
     texts = {uid: tokenizer.decode([token for token in row if token not in ends]) for uid, row in tokens.items()}
-    answers = (Answer(tuple(arrivals[uid]), len(tokens[uid]), texts[uid]) for uid in sorted(asked))
+    answers = (Answer(tuple(row), row[-1], len(tokens[uid]), texts[uid]) for uid, row in sorted(arrivals.items()))
     return Outcome(seconds, tuple(answers))
 
 

@@ -89,7 +89,7 @@ async def _round(asked: Namespace, targets: Sequence[Target], number: int) -> li
     for place, streams in enumerate(asked.streams):
         load, first = _load(asked, f"{number}-{streams}", streams), (number + place) % len(targets)
         for target in (*targets[first:], *targets[:first]):
-            wait_quiet(asked.wait_quiet)
+            await asyncio.to_thread(wait_quiet, asked.wait_quiet)  # the loop sees connections that close meanwhile
             samples.append(await _sample(target, load, number))
             print(_line(samples[-1]), flush=True)
     return samples

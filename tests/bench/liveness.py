@@ -2,7 +2,8 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -23,19 +24,27 @@ IDLE_PROBES = 100
 Probes = dict[str, list[float]]
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The latencies of one round in seconds, by what went on beside them."""
+
+    probes: Probes
+    other_cores: float
+
+
 def main() -> None:
-    asked = report.options(__doc__, rounds=7).parse_args()
+    asked = report.options(__doc__).parse_args()
     exit_on_sigterm()
     path = models.directory(asked.model)
     with tempfile.TemporaryDirectory() as directory, servers.appliance(str(path), Path(directory)) as server:
-        noise = Noise(lambda: own_cpu_seconds() + cpu_seconds(server.pid))
-        probes = list[Probes]()
+        samples = list[Sample]()
         for number in range(asked.rounds):
             wait_quiet(asked.wait_quiet)
-            probes.append(asyncio.run(measure(server, f"{number}")))
-            print(f"round {number}\n{table(probes[-1:])}", flush=True)
-            report.save(asked, {"seconds": probes, "other_cores": noise.cores()})
-    print(f"{table(probes)}\n\nOther processes used {noise.cores():.2f} cores.")
+            noise = Noise(lambda: own_cpu_seconds() + cpu_seconds(server.pid))
+            samples.append(Sample(asyncio.run(measure(server, f"{number}")), noise.cores()))
+            print(f"round {number}, {samples[-1].other_cores:.2f} other cores\n{table(samples[-1:])}", flush=True)
+            report.save(asked, {"samples": [asdict(sample) for sample in samples]})
+    print(f"all rounds\n{table(samples)}")
 
 
 async def measure(server: Server, seed: str) -> Probes:
@@ -87,14 +96,15 @@ async def _probe(session: aiohttp.ClientSession, server: Server, over: Callable[
     return latencies
 
 
-def table(rounds: Sequence[Mapping[str, list[float]]]) -> str:
-    """Percentiles over the probes of all rounds."""
+def table(samples: Sequence[Sample]) -> str:
+    """Percentiles over the probes of the quiet rounds; of all where none was quiet."""
+    used, quiet = report.quiet(samples)
     rows = list[list[object]]()
-    for beside in rounds[0]:
-        seconds = [latency for probes in rounds for latency in probes[beside]]
+    for beside in used[0].probes:
+        seconds = [latency for sample in used for latency in sample.probes[beside]]
         times = (percentile(seconds, 50), percentile(seconds, 99), max(seconds, default=0.0))
-        rows.append([beside, len(seconds), *map(report.milliseconds, times)])
-    return markdown(["GET /v1/models beside", "probes", "p50 ms", "p99 ms", "max ms"], rows)
+        rows.append([beside, len(seconds), *map(report.milliseconds, times), quiet])
+    return markdown(["GET /v1/models beside", "probes", "p50 ms", "p99 ms", "max ms", "quiet"], rows)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ _TEXT = (
 WORDS = _TEXT.split()
 """Common words: one token each in most tokenizers."""
 
-REQUEST = "Write a very long story with these words:"
+REQUEST = "Write a very long story with these words."
 
 
 def words(count: int, seed: str) -> str:
@@ -26,7 +26,7 @@ def words(count: int, seed: str) -> str:
 
 def chat(tokens: int, seed: str) -> Chat:
     """One user message of about `tokens` tokens, which is answered at length."""
-    return [{"role": "user", "content": f"{REQUEST} {words(max(1, tokens - 9), seed)}."}]
+    return [{"role": "user", "content": f"{words(max(1, tokens - 10), seed)}. {REQUEST}"}]
 
 
 def chats(count: int, tokens: int, seed: str) -> list[Chat]:

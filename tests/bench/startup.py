@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.bench import models, report, servers
 from tests.bench.client import ask, connections
-from tests.bench.process import NOISE_CORES, Noise, cpu_seconds, exit_on_sigterm, wait_quiet
+from tests.bench.process import Noise, cpu_seconds, exit_on_sigterm, wait_quiet
 from tests.bench.prompts import chat
 from tests.bench.servers import Server
 from tests.bench.stats import interval, markdown
@@ -85,15 +85,14 @@ def _bare(path: Path) -> float:
 
 def table(samples: Sequence[Sample]) -> str:
     """Medians over the quiet rounds; over all where none was quiet."""
-    quiet = [sample for sample in samples if sample.other_cores <= NOISE_CORES]
-    used = quiet or samples
+    used, quiet = report.quiet(samples)
     measures = {
         "`appliance up` to the first 200 on /healthz": [sample.healthy for sample in used],
         f"first token of a cold model, {PROMPT_TOKENS}-token prompt": [sample.first_token for sample in used],
         "bare process: import mlx_lm, load": [sample.bare for sample in used],
         "first token above the bare process": [sample.above_bare for sample in used],
     }
-    rows = [[name, interval(seconds), f"{len(quiet)}/{len(samples)}"] for name, seconds in measures.items()]
+    rows = [[name, interval(seconds), quiet] for name, seconds in measures.items()]
     return markdown(["measure", "seconds", "quiet"], rows)
 
 

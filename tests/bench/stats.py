@@ -33,7 +33,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 def _coverage(count: int, inward: int) -> float:
     """How often the median lies between the values `inward` places from either end."""
-    outside = sum(comb(count, k) for k in range(inward + 1)) / 2**count
+    outside = sum(comb(count, k) for k in range(inward + 1)) / 2.0**count
     return max(0.0, 1 - 2 * outside)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import client, compare, liveness, memory, process
+from tests.bench import client, compare, liveness, memory, process, report
 from tests.bench.answer import Answer, Load, Outcome
 from tests.bench.compare import Sample
 from tests.bench.prompts import chats, words
@@ -75,9 +75,22 @@ def test_the_ratio_leaves_noisy_rounds_out_unless_there_are_no_others() -> None:
     assert compare.ratio(noisy, 4, "mlx_lm.server") == (Interval(0.5, 0.5, 0.5, 0), "0/1")
 
 
+@pytest.mark.parametrize(
+    ("noises", "used", "said"),
+    [
+        pytest.param([0.0, 0.3, 0.1], [0.0, 0.1], "2/3", id="noisy-ones-are-left-out"),
+        pytest.param([0.2, 0.3], [0.2, 0.3], "0/2", id="all-noisy-all-used"),
+    ],
+)
+def test_samples_that_others_disturbed_are_left_out(noises: list[float], used: list[float], said: str) -> None:
+    kept, count = report.quiet([_sample(0, "appliance", 1, noise) for noise in noises])
+    assert ([sample.other_cores for sample in kept], count) == (used, said)
+
+
 def test_an_answer_knows_its_first_text_and_its_gaps() -> None:
-    answer = Answer(arrivals=(0.5, 0.75, 1.25), tokens=4, text="abc")
+    answer = Answer(arrivals=(0.5, 0.75, 1.25), seconds=1.5, tokens=4, text="abc")
     assert (answer.first, answer.gaps) == (0.5, [0.25, 0.5])
+    assert Answer(arrivals=(), seconds=1.5, tokens=1, text="").first == 1.5
     assert Outcome(2.0, (answer, answer)).tokens_per_second == 4
 
 
