@@ -13,13 +13,12 @@ import uvloop
 
 from appliance import __version__, log
 from appliance.config import load
-from appliance.config.checkpoint import Checkpoint
-from appliance.config.deployment import Deployment, Source
+from appliance.config.deployment import Deployment
 from appliance.config.problem import human
 from appliance.control.reload import Reloader, Running
 from appliance.control.supervisor import Supervisor
 from appliance.errors import StartRefused
-from appliance.models.inspect import inspect
+from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
 from appliance.server.context import Context
 from appliance.server.listen import address, is_loopback
@@ -46,13 +45,13 @@ def up(
 
 
 def _read(file: Path) -> Deployment:
-    return load.read(file, environ=os.environ, inspect=_inspect, memory_bytes=load.machine_memory())
-
-
-def _inspect(source: Source) -> Checkpoint | None:
-    """What a checkpoint says of itself, where its files are here already."""
-    path = Store().locate(source) if source.kind != "fake" else None
-    return inspect(path) if path is not None else None
+    store = Store()
+    return load.read(
+        file,
+        environ=os.environ,
+        inspect=lambda source: inspect_source(source, store),
+        memory_bytes=load.machine_memory(),
+    )
 
 
 def _refuse_open(deployment: Deployment, insecure: bool) -> None:

@@ -25,7 +25,7 @@ from appliance.protocols import openai_chat
 from appliance.protocols.openai_stream import HEARTBEAT, Answer, Fold, StreamEncoder
 from appliance.server.body import read_body
 from appliance.server.context import Context
-from appliance.server.edge import json_response, request_id
+from appliance.server.edge import as_ours, json_response, request_id
 from appliance.server.sse import EventStream
 from appliance.server.submission import submission
 from appliance.vocab.event import Event, Finished, Started
@@ -33,6 +33,7 @@ from appliance.vocab.request import GenerateRequest
 from appliance.vocab.spec import Submission
 
 ENDPOINT = "/v1/chat/completions"
+CLIENT_LEFT = 499
 LARGE_BODY = 1 << 20
 """Bytes from which decoding would be felt by other clients' streams."""
 
@@ -59,7 +60,7 @@ class _Run:
 async def serve_chat(request: Request, context: Context) -> HTTPResponse | None:
     """Answer `POST /v1/chat/completions`. Raises ApplianceError while no status has been sent."""
     started = time.perf_counter()
-    model, status = "", 499
+    model, status = "", 500
     try:
         run = await _begin(request, context, started)
         model = run.model
@@ -70,6 +71,7 @@ async def serve_chat(request: Request, context: Context) -> HTTPResponse | None:
         status = error.status
         raise
     except asyncio.CancelledError:
+        status = CLIENT_LEFT
         raise
     finally:
         context.counted.requests.add(ENDPOINT, model, str(status))
@@ -78,8 +80,8 @@ async def serve_chat(request: Request, context: Context) -> HTTPResponse | None:
 async def _begin(request: Request, context: Context, started: float) -> _Run:
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
+    body = await read_body(request, context.running.deployment.server)
     deployment, generation = context.running.deployment, context.running.generation
-    body = await read_body(request, deployment.server)
     asked = await asyncio.to_thread(openai_chat.decode, body) if len(body) > LARGE_BODY else openai_chat.decode(body)
     if asked.ignored and deployment.server.unknown_fields == "reject":
         name = asked.ignored[0]
@@ -100,9 +102,11 @@ async def _stream(request: Request, run: _Run) -> tuple[None, int]:
             async for index, event in events:
                 _count(run, event)
                 await out.send(encoder.feed(index, event))
-    except ApplianceError as error:
+    except Exception as raised:
+        # The request edge once a status is sent: whatever it was, the stream has to say so.
         if not out.committed:
             raise
+        error = as_ours(request, raised)
         log.get().warning("generation.failed", code=error.code, error=error.message)
         await out.finish(encoder.error(error))
         return None, error.status
