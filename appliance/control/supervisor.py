@@ -8,11 +8,12 @@ async with Supervisor(store, environ=environ) as supervisor:
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from appliance import log
 from appliance.config.deployment import Deployment, ModelSpec, Source
@@ -23,7 +24,7 @@ from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
 from appliance.control.residency import Effect, Fetch, Grant, Registry, Reject, Share, Spawn, Stop, Transition, WakeAt
 from appliance.control.status import ModelStatus, Observed, describe
-from appliance.errors import LoadFailed, SourceError
+from appliance.errors import EngineDied, LoadFailed, SourceError
 from appliance.models.store import Store
 from appliance.vocab.spec import EngineSettings, ModelInfo
 
@@ -172,7 +173,9 @@ class Supervisor:
         try:
             self._happen(registry.on_acquire, waiter, model.name)
             number = await answer
-            yield self._lease(self._runs[number], model, asked)
+            if (run := self._runs.get(number)) is None:
+                raise EngineDied(f"the engine of {model.name} ended before it was used")
+            yield self._lease(run, model, asked)
         finally:
             self._waiting.pop(waiter, None)
             # A request cancelled while waiting may have been granted a moment ago: both are harmless if not so.
@@ -252,9 +255,10 @@ class Supervisor:
             case Spawn(fingerprint, number):
                 self._runs[number] = _Run(self._demands[fingerprint], self._now())
                 self._empty.clear()
-                self._tasks.create_task(self._run(number), name=f"engine {number}")
+                self._own(self._run(number), f"engine {number}")
             case Stop(number):
-                self._runs[number].close()
+                if (run := self._runs.get(number)) is not None:
+                    run.close()
             case Fetch(fingerprint):
                 self._download(fingerprint)
             case Share(size):
@@ -265,6 +269,10 @@ class Supervisor:
                     self._alarm.cancel()
                 loop = asyncio.get_running_loop()
                 self._alarm = loop.call_at(at, self._happen, registry.on_tick)
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """A task of the supervisor's own: it must not log under the id of the request that happened to cause it."""
+        return self._tasks.create_task(work, name=name, context=Context())
 
     def _configure(self) -> None:
         for run in self._runs.values():
@@ -322,7 +330,7 @@ class Supervisor:
             running.fingerprints.add(fingerprint)
             return
         download = self._downloads[source] = _Download(fingerprints={fingerprint})
-        download.task = self._tasks.create_task(self._fetch(source, download), name=f"fetch {source.text}")
+        download.task = self._own(self._fetch(source, download), f"fetch {source.text}")
 
     async def _fetch(self, source: Source, download: _Download) -> None:
         error: SourceError | None = None

@@ -1,6 +1,8 @@
 """The supervisor with real engine processes."""
 
 import asyncio
+import io
+import json
 import os
 import signal
 from contextlib import aclosing
@@ -8,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from appliance import log
 from appliance.control.generation import Deadlines, generate
 from appliance.control.residency import EngineState
 from appliance.errors import (
@@ -70,6 +73,23 @@ async def test_the_first_request_loads_and_concurrent_ones_share_the_load(site):
         assert len(pids) == 1
         async with supervisor.acquire(deployment.models["m"]) as lease:
             assert lease.load_seconds == 0
+
+
+async def test_an_engine_does_not_log_under_the_request_that_loaded_it(site):
+    site.script("m")
+    deployment = site.deployment({"m": {}})
+    stream = io.StringIO()
+    log.configure("json", "info", stream)
+    try:
+        async with site.supervisor() as supervisor:
+            await supervisor.apply(deployment)
+            with log.bound(request="r1"):
+                await answer(supervisor, deployment)
+    finally:
+        log.configure()
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [event["event"] for event in events] == ["model.loading", "model.ready", "engine.gone"]
+    assert not any("request" in event for event in events)
 
 
 async def test_two_models_of_one_script_share_one_engine(site):
