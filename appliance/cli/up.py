@@ -67,7 +67,7 @@ def _refuse_open(deployment: Deployment, insecure: bool) -> None:
 
 async def _serve(file: Path, deployment: Deployment) -> None:
     ended = _until_signal()
-    socks = bind_all(deployment.server.listen)
+    bound = bind_all(deployment.server.listen)
     running = Running(deployment)
     async with Supervisor(Store(), environ=os.environ) as supervisor:
         reloader = Reloader(str(file), lambda: _read(file), running, supervisor)
@@ -76,9 +76,9 @@ async def _serve(file: Path, deployment: Deployment) -> None:
             running, supervisor, __version__, int(time.time()), lambda: reloader.last.status != "rejected"
         )
         await supervisor.apply(deployment)
-        serving = Serving(context, socks)
+        serving = Serving(context, bound)
         await serving.start()
-        for sock in socks:
+        for _, sock in bound:
             print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(reloader.run()), tasks.create_task(_say_ready(supervisor))]

@@ -20,16 +20,20 @@ FAREWELL_SECONDS = 6.0
 """How long ended streams get to send their last event."""
 
 
-def bind_all(listens: Iterable[Listen]) -> list[socket.socket]:
-    """Sockets that listen on every address, before anything else is started. Raises StartRefused for the first
-    that cannot be had.
+Bound = tuple[Listen, socket.socket]
+"""An address of the deploy file and a socket that listens there; a host name may need several."""
+
+
+def bind_all(listens: Iterable[Listen]) -> list[Bound]:
+    """Listen on every address, before anything else is started. Raises StartRefused for the first that cannot be
+    had.
     """
-    bound: list[socket.socket] = []
+    bound: list[Bound] = []
     try:
         for listen in listens:
-            bound += bind(listen)
+            bound += [(listen, sock) for sock in bind(listen)]
     except StartRefused:
-        for sock in bound:
+        for _, sock in bound:
             sock.close()
         raise
     return bound
@@ -38,15 +42,15 @@ def bind_all(listens: Iterable[Listen]) -> list[socket.socket]:
 class Serving:
     """HTTP on bound sockets; `drain` must be awaited in the end."""
 
-    def __init__(self, context: Context, socks: list[socket.socket]) -> None:
+    def __init__(self, context: Context, bound: list[Bound]) -> None:
         self._context = context
-        self._socks = socks
+        self._bound = bound
         self._servers: list[Any] = []
 
     async def start(self) -> None:
         """Accept connections from now on."""
         app = build_app(self._context)
-        for sock in self._socks:
+        for _, sock in self._bound:
             server = await app.create_server(
                 sock=sock,
                 protocol=HttpProtocol,
@@ -95,7 +99,7 @@ class Serving:
         return [connection for server in self._servers for connection in server.connections]
 
     def _remove_unix_sockets(self) -> None:
-        for listen in self._context.running.deployment.server.listen:
+        for listen, _ in self._bound:
             if isinstance(listen, UnixListen):
                 with suppress(OSError):
                     os.unlink(listen.path)

@@ -1,12 +1,14 @@
 """Chat completions through the official client, against the real process."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
-from tests.server.up import Up, chat
+from tests.server.up import Up, chat, deployment
 
 HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
@@ -100,6 +102,19 @@ def test_unknown_fields_are_named_in_a_header(up: Up) -> None:
     assert "x-evil" not in response.headers
 
 
+def test_what_a_policy_changed_is_named_in_a_header(up: Up) -> None:
+    response = up.post(chat("strict", temperature=0.7, max_tokens=100))
+    assert response.headers["x-appliance-params"] == "temperature=locked(0.7>0.0), max_tokens=clamped(100>3)"
+    assert response.json()["usage"]["completion_tokens"] == 3
+
+
+def test_unknown_fields_can_be_refused(tmp_path: Path) -> None:
+    with Up.start(deployment(tmp_path, "unknown_fields: reject")) as running:
+        error = running.post(chat("demo", flavour="mint")).json()["error"]
+        assert (error["param"], error["code"]) == ("flavour", "invalid_value")
+        assert running.post(chat("demo", user="ann", store=False)).status_code == 200
+
+
 def test_a_stream_is_served_as_server_sent_events(up: Up) -> None:
     response = up.post(chat("demo", stream=True))
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -114,8 +129,6 @@ def test_a_body_without_a_length_is_read(up: Up) -> None:
 
     response = up.post(b"", headers={"content-type": "application/json; charset=utf-8"})
     assert response.status_code == 400
-    import httpx
-
     response = httpx.post(f"{up.url}/v1/chat/completions", content=pieces(), timeout=30)
     assert response.json()["choices"][0]["message"]["content"] == "You said: hi"
 
