@@ -8,8 +8,8 @@ from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
-import structlog
 
+from appliance import log
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.batch import Decoding, Row
@@ -20,8 +20,6 @@ from appliance.engine.mlx.sampler import Choice
 from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
 
-log = structlog.get_logger()
-
 
 class MlxBackend:
     """See `appliance.engine.backend.Backend`; all methods on one thread, since MLX streams belong to theirs."""
@@ -31,7 +29,7 @@ class MlxBackend:
     ) -> tuple[ModelInfo, PromptTokenizer]:
         """Raises LoadFailed."""
         if reason := without_compile_where_it_fails():
-            log.info("engine.compile_off", reason=reason)
+            log.get().info("engine.compile_off", reason=reason)
         with ThreadPoolExecutor(
             1, "tokenizer"
         ) as beside:  # it touches no device, so the weights need not wait for it
@@ -115,7 +113,7 @@ class MlxBackend:
         kinds = sorted({type(cache).__name__ for cache in caches})
         notes = () if self._batchable else (f"decodes one sequence at a time: {', '.join(kinds)} cannot be batched",)
         for note in notes:
-            log.warning("engine.not_batched", reason=note)
+            log.get().warning("engine.not_batched", reason=note)
         text = loaded.config.get("text_config", loaded.config)
         return ModelInfo(
             context=int(text.get("max_position_embeddings") or 1 << 20),
