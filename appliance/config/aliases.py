@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.config.checked import Checked
 from appliance.config.deployment import Alias, Overlay
 from appliance.config.overlay import lay, overlay
 from appliance.config.policy import tighten
 from appliance.config.problem import Path, Problem, at
-from appliance.config.schema import Checked
 from appliance.config.suggest import did_you_mean
 
 Layer = tuple[Path, Overlay]

@@ -11,13 +11,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from appliance.config import source, sources
+from appliance.config.check import check
 from appliance.config.deployment import Deployment
 from appliance.config.family import FamilyFile, family_file
 from appliance.config.fingerprint import FileFact
 from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Place, Problem, Rejected, at
 from appliance.config.resolve import resolve
-from appliance.config.schema import Schema, check
+from appliance.config.schema import Schema
 from appliance.config.source import Scalar
 from appliance.config.substitute import expand
 from appliance.config.world import Inspect, World

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from appliance.config import aliases
+from appliance.config.checked import Checked
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import (
     CachePolicy,
@@ -23,7 +24,6 @@ from appliance.config.model import Models
 from appliance.config.overlay import overlay
 from appliance.config.policy import Conflict, tighten
 from appliance.config.problem import Path, Problem
-from appliance.config.schema import Checked
 from appliance.config.suggest import did_you_mean
 from appliance.config.units import Share, show_bytes
 from appliance.config.world import Notes, World

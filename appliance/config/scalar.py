@@ -1,19 +1,13 @@
-"""One scalar against its schema: the value as it is used from here on, or what is wrong with it."""
+"""Words about scalars: what a schema expects, what stands there, and what was probably meant."""
 
 import json
-import math
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from appliance.config import source
+from appliance.config.schema import JsonSchema, types_of
 from appliance.config.source import Scalar
 from appliance.config.suggest import nearest
-from appliance.config.units import UNITS, NotAQuantity
-
-JsonSchema = Mapping[str, Any]
+from appliance.config.units import NotAQuantity
 
 _KINDS = {
     "object": "an object",
@@ -27,60 +21,18 @@ _KINDS = {
 _FALSE_FRIENDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    code: str
-    message: str
-    hint: str = ""
+def not_a_quantity(fault: NotAQuantity, scalar: Scalar) -> tuple[str, str]:
+    """Message and hint, without what was substituted."""
+    return fault.message if scalar.written is None else f"{scalar.written} gives no such quantity", fault.hint
 
 
-def read(value: Any, schema: JsonSchema, types: tuple[str, ...], scalar: Scalar) -> Any:
-    """The value as it is used from here on, or what is wrong with it."""
-    shown = scalar.written if scalar.written is not None else show(value, quoted=not scalar.plain)
-    if (unit := schema.get("x-unit")) and not isinstance(value, bool):
-        try:
-            value = UNITS[unit](value)
-        except NotAQuantity as fault:
-            message = fault.message if scalar.written is None else f"{scalar.written} gives no such quantity"
-            return Fault("E105", message, fault.hint)
-    elif not is_a(value, types):
-        return Fault("E104", f"expected {expected(schema)}, got {shown}", _type_hint(value, schema, types, scalar))
-    elif isinstance(value, float) and "number" not in types:
-        value = int(value)
-    return _bounds(value, schema, shown) or value
+def not_one_of(value: Any, schema: JsonSchema, shown: str) -> tuple[str, str]:
+    near = nearest(value, schema["enum"]) if isinstance(value, str) else None
+    return f"{shown} is not one of {', '.join(schema['enum'])}", f"did you mean {near}?" if near else ""
 
 
-def _bounds(value: Any, schema: JsonSchema, shown: str) -> Fault | None:
-    if "const" in schema and value != schema["const"]:
-        return Fault("E105", f"expected {expected(schema)}, got {shown}")
-    if "enum" in schema and value not in schema["enum"]:
-        near = nearest(value, schema["enum"]) if isinstance(value, str) else None
-        hint = f"did you mean {near}?" if near else ""
-        return Fault("E105", f"{shown} is not one of {', '.join(schema['enum'])}", hint)
-    if isinstance(value, str):
-        if len(value) < schema.get("minLength", 0):
-            return Fault("E105", "empty text")
-        if "pattern" in schema and not matches(schema["pattern"], value):
-            return Fault("E105", f"{shown} is not {expected(schema)}")
-        return None
-    return _range(value, schema, shown) if isinstance(value, int | float) else None
-
-
-def _range(value: float, schema: JsonSchema, shown: str) -> Fault | None:
-    low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-    if "x-unit" not in schema and not math.isfinite(value):
-        return Fault("E105", f"{shown} is not a finite number")
-    if value < low or value <= schema.get("exclusiveMinimum", -math.inf):
-        least = f"above {schema['exclusiveMinimum']}" if "exclusiveMinimum" in schema else f"at least {low}"
-        return Fault("E105", f"{shown} is too small", f"it must be {least}")
-    if value > high:
-        return Fault("E105", f"{shown} is too large", f"it must be at most {high}")
-    return None
-
-
-def types_of(schema: JsonSchema) -> tuple[str, ...]:
-    types = schema.get("type", ())
-    return (types,) if isinstance(types, str) else tuple(types)
+def out_of_range(how: str, bound: str, shown: str) -> tuple[str, str]:
+    return f"{shown} is too {how}", f"it must be {bound}"
 
 
 def is_a(value: Any, types: tuple[str, ...]) -> bool:
@@ -117,7 +69,8 @@ _QUANTITIES = {
 }
 
 
-def _type_hint(value: Any, schema: JsonSchema, types: tuple[str, ...], scalar: Scalar) -> str:
+def type_hint(value: Any, schema: JsonSchema, scalar: Scalar) -> str:
+    types = types_of(schema)
     if "boolean" in types and isinstance(value, str) and value.lower() in _FALSE_FRIENDS:
         return f"write {_FALSE_FRIENDS[value.lower()]}"
     if "string" in types and isinstance(value, bool | int | float) and scalar.written is None:
@@ -133,12 +86,3 @@ def show(value: Any, quoted: bool = False) -> str:
     plain = isinstance(value, str) and value.isprintable() and not quoted
     text = value if plain else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-@lru_cache(maxsize=256)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
-def matches(pattern: str, text: str) -> bool:
-    return _pattern(pattern).search(text) is not None

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from appliance.config.checked import Checked
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Source
 from appliance.config.family import FamilyFile
 from appliance.config.fingerprint import FileFact
 from appliance.config.problem import Path, Problem, at
-from appliance.config.schema import Checked
 
 Inspect = Callable[[Source], Checkpoint | None]
 

@@ -11,7 +11,11 @@ from appliance.config.schema import JsonSchema
 from tests.config import golden
 
 PROPERTIES = {".".join(path): schema for path, schema in load.schema("deploy").properties()}
-LATER = tuple(f"{path}." for path, schema in PROPERTIES.items() if schema.get("x-later") or schema.get("x-load-time"))
+LATER = tuple(
+    f"{path}."
+    for path, schema in PROPERTIES.items()
+    if schema.get("x-available") is False or schema.get("x-load-time")
+)
 AVAILABLE = [(path, schema) for path, schema in PROPERTIES.items() if not f"{path}.".startswith(LATER)]
 SETTINGS = [(path, s) for path, s in AVAILABLE if not any(other.startswith(f"{path}.") for other, _ in AVAILABLE)]
 

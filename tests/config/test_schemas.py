@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from appliance.config import load, source
+from appliance.config.check import check
 from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Problem
-from appliance.config.schema import check
 from appliance.config.source import Scalar
 from appliance.config.substitute import expand
 from tests.config import golden
@@ -24,7 +24,7 @@ KEYWORDS = {
     "$schema", "$id", "$defs", "$ref", "title", "description", "default", "examples", "type", "enum", "const",
     "pattern", "minLength", "minimum", "maximum", "exclusiveMinimum", "items", "minItems", "maxItems", "properties",
     "patternProperties", "additionalProperties", "propertyNames", "minProperties", "required", "anyOf", "not",
-    "x-apply", "x-later", "x-unit", "x-free", "x-expected", "x-load-time", "x-request-time",
+    "x-apply", "x-available", "x-unit", "x-free", "x-expected", "x-load-time", "x-request-time",
 }  # fmt: skip
 PROPERTIES = [
     (f"{which}: {'.'.join(path)}", schema) for which in SCHEMAS for path, schema in load.schema(which).properties()
@@ -124,7 +124,9 @@ def _defaults(path: str) -> dict[str, Any]:
     """What the schema gives as defaults directly below a path, of what this version has."""
     below = [(".".join(p), s) for p, s in load.schema("deploy").properties()]
     found = {p.removeprefix(f"{path}."): s for p, s in below if p.startswith(f"{path}.")}
-    return {key: s["default"] for key, s in found.items() if "." not in key and "default" in s and "x-later" not in s}
+    return {
+        key: s["default"] for key, s in found.items() if "." not in key and "default" in s and "x-available" not in s
+    }
 
 
 def _subschemas(schema: Any) -> Iterator[dict[str, Any]]:
