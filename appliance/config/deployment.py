@@ -192,6 +192,7 @@ class Deployment:
     """The whole resolved file. `defaults` are layered under every model.
 
     `digest` is that of the bytes of `files`, all that were read: a changed comment changes it and nothing else.
+    `sources` are their contents, without those of `${file:…}`, which may be secret.
     `warnings` are problems that do not keep it from being used.
     """
 
@@ -205,6 +206,7 @@ class Deployment:
     caches: Mapping[str, CachePolicy]
     digest: str = field(compare=False)
     files: tuple[str, ...] = field(default=(), compare=False)
+    sources: Mapping[str, bytes] = field(default_factory=_empty, compare=False, repr=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
 
 

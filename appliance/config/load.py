@@ -12,7 +12,7 @@ from pathlib import Path
 
 from appliance.config import source, sources
 from appliance.config.check import check
-from appliance.config.deployment import Deployment
+from appliance.config.deployment import EMPTY, Deployment
 from appliance.config.family import FamilyFile, family_file
 from appliance.config.fingerprint import FileFact
 from appliance.config.problem import Path as KeyPath
@@ -24,17 +24,26 @@ from appliance.config.substitute import expand
 from appliance.config.world import Inspect, World
 
 
-def read(path: Path, *, environ: Mapping[str, str], inspect: Inspect, memory_bytes: int) -> Deployment:
+def read(
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    inspect: Inspect,
+    memory_bytes: int,
+    held: Mapping[str, bytes] = EMPTY,
+) -> Deployment:
     """The deployment a file describes. `inspect` says what a checkpoint is, None where its files are not here yet;
-    `memory_bytes` is this machine's memory. Raises Rejected with every problem found.
+    `memory_bytes` is this machine's memory. Files of `held`, by absolute path, are not looked for on disk.
+    Raises Rejected with every problem found.
     """
-    reader = _Reader(path, environ.get("HOME", ""))
+    reader = _Reader(path, environ.get("HOME", ""), held)
     deployment, problems = _resolved(reader, environ, inspect, memory_bytes)
     problems = [reader.with_excerpt(problem) for problem in problems]
     if any(problem.severity == "error" for problem in problems):
         raise Rejected(problems)
     assert deployment is not None
-    return replace(deployment, files=tuple(reader.contents), warnings=tuple(problems))
+    kept = {file: data for file, data in reader.contents.items() if data is not None and file not in reader.secret}
+    return replace(deployment, files=tuple(reader.contents), sources=kept, warnings=tuple(problems))
 
 
 def digest(files: Iterable[str]) -> str:
@@ -117,6 +126,8 @@ class _Reader:
 
     path: Path
     home: str
+    held: Mapping[str, bytes]
+    secret: set[str] = field(default_factory=set)
     contents: dict[str, bytes | None] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
@@ -131,7 +142,7 @@ class _Reader:
     def deploy_file(self) -> str | Problem:
         place = Place(self.shown, 1, 1, 2)
         try:
-            data = self.path.read_bytes()
+            data = self.bytes(os.path.abspath(self.path))
         except OSError as error:
             hint = "name one with -f" if isinstance(error, FileNotFoundError) else ""
             return at(place, "E108", (), f"cannot be read: {error.strerror or error}", hint)
@@ -148,16 +159,21 @@ class _Reader:
     def relative(self, path: str) -> str:
         """For `${file:path}`. Raises OSError, UnicodeDecodeError."""
         try:
-            return self.absolute(sources.absolute(path, self.base, self.home))
+            found = sources.absolute(path, self.base, self.home)
         except sources.SourceSyntax as syntax:
             raise FileNotFoundError(2, syntax.message) from syntax
+        self.secret.add(found)
+        return self.absolute(found)
 
     def absolute(self, path: str) -> str:
         """A text by its absolute path. Raises OSError, UnicodeDecodeError."""
         self.contents[path] = None
-        data = Path(path).read_bytes()
-        self.contents[path] = data
+        data = self.contents[path] = self.bytes(path)
         return data.decode("utf-8")
+
+    def bytes(self, path: str) -> bytes:
+        """Raises OSError."""
+        return self.held[path] if path in self.held else Path(path).read_bytes()
 
     def with_excerpt(self, problem: Problem) -> Problem:
         return replace(problem, excerpt=_line(self.lines, problem.line))

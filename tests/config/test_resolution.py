@@ -105,7 +105,10 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     match value:
         case Deployment() | ModelSpec() | Alias() | Policy():
             for field in dataclasses.fields(value):
-                if field.name not in ("digest", "files", "warnings", "fingerprint") and field.name != "name":
+                if (
+                    field.name not in ("digest", "files", "sources", "warnings", "fingerprint")
+                    and field.name != "name"
+                ):
                     yield from _flat(getattr(value, field.name), f"{path}.{field.name}" if path else field.name)
         case Family():
             yield path, value.name
@@ -125,3 +128,14 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield path, f"[{', '.join(map(str, value))}]"
         case _:
             yield path, str(value)
+
+
+def test_sources_hold_what_was_read_but_no_secret_and_are_read_again_without_the_disk(here: Path) -> None:
+    (here / "name").write_text("tiny\n")
+    file = here / "deploy.yaml"
+    file.write_text("version: 1\nmodels: {m: {source: 'hf:owner/${file:name}'}}\n")
+    options = {"environ": {}, "inspect": golden.inspect, "memory_bytes": golden.GIB}
+    read = load.read(file, **options)
+    assert read.sources == {str(file): file.read_bytes()}
+    file.unlink()
+    assert load.read(file, **options, held=read.sources) == read
