@@ -66,8 +66,10 @@ def _take_out(draft: Draft, problems: list[Problem]) -> None:
             shown = dotted(path)
             if shown == problem.path or problem.path.startswith((f"{shown}.", f"{shown}[")):
                 hint = f"; {problem.hint}" if problem.hint else ""
-                draft.lose(draft.origins[path], f"{problem.message}{hint}")
-                draft.drop(path)
+                is_kind = path[0] == "models" and path[-1] in WHOLE
+                said = draft.leave_out if is_kind else draft.lose
+                said(draft.origins[path], f"{problem.message}{hint}")
+                draft.drop(path[:2] if is_kind else path)
     if len(draft.values) == before:
         raise CannotConvert(f"what was converted does not validate: {problems[0].path}: {problems[0].message}")
 

@@ -44,8 +44,9 @@ class Item:
 
     @property
     def shown(self) -> str:
-        given = self.value if isinstance(self.value, list) else [] if self.value is True else [self.value]
-        return clean(" ".join([self.name] if self.secret else [self.name, *map(str, given)]))
+        given = self.value if isinstance(self.value, list) else [self.value]
+        words = [str(value) for value in given if value is not True and not isinstance(value, dict)]
+        return clean(" ".join([self.name] if self.secret else [self.name, *words]))
 
 
 @dataclass(slots=True)
@@ -116,11 +117,16 @@ def carry(draft: Draft, item: Item, row: Row, model: str) -> None:
             if value is not OMIT:
                 draft.put(place(path, model), value, item.shown)
                 if but:
-                    draft.lose(item.shown, but)
+                    draft.lose(item.shown, spelt(but, model))
         case Part():
             pass
         case Reason(why):
-            draft.lose(item.shown, why)
+            draft.lose(item.shown, spelt(why, model))
+
+
+def spelt(text: str, model: str) -> str:
+    """A table's text with the model's name where it says `M`."""
+    return re.sub(r"\bM\.(?=[a-z])", f"models.{model}.", text)
 
 
 def place(path: str, model: str) -> Path:

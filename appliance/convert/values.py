@@ -160,6 +160,11 @@ def of(names: dict[str, str], what: str) -> Read:
     return read
 
 
+def kind(names: dict[str, str]) -> Read:
+    """A kind of model by their name for it. Another is kept as it is: such a model is not served as text."""
+    return lambda value: names.get(str(value), str(value))
+
+
 tool_dialect = of(TOOL_DIALECTS, "tool dialect")
 reasoning_dialect = of(REASONING_DIALECTS, "reasoning dialect")
 

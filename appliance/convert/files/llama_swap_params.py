@@ -1,6 +1,6 @@
 """llama-swap's filters: parameters of requests that are stripped or set, per model and per name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from appliance.convert.draft import Draft, permitted
@@ -19,17 +19,16 @@ def filters(draft: Draft, model: str, asked: str, given: Mapping[str, Any]) -> N
             draft.put(("models", model, "policy", "forbid", ours), "strip", f"{where}.stripParams {param}")
         else:
             draft.lose(f"{where}.stripParams {param}", "only sampling parameters can be forbidden")
-    _set(draft, ("models", model), given.get("setParams") or {}, f"{where}.setParams")
-    for name, values in (given.get("setParamsByID") or {}).items():
-        _by_name(draft, model, asked, str(name), values or {}, f"{where}.setParamsByID {name}")
+    by_name = {str(name): values or {} for name, values in (given.get("setParamsByID") or {}).items()}
+    own = {**(given.get("setParams") or {}), **by_name.pop(asked, {})}
+    _set(draft, ("models", model), own, f"{where}.setParams", soft={p for values in by_name.values() for p in values})
+    for name, values in by_name.items():
+        _by_name(draft, model, asked, name, values, f"{where}.setParamsByID {name}")
     for key in set(given) - {"stripParams", "strip_params", "setParams", "setParamsByID"}:
         draft.lose(f"{where}.{key}", "no key of that tool that we know")
 
 
 def _by_name(draft: Draft, model: str, asked: str, name: str, values: Mapping[str, Any], origin: str) -> None:
-    if name == asked:
-        _set(draft, ("models", model), values, origin)
-        return
     base, colon, profile = name.rpartition(":")
     if not colon or base != asked:
         alias = permitted(name)
@@ -50,10 +49,16 @@ def _by_name(draft: Draft, model: str, asked: str, name: str, values: Mapping[st
     _set(draft, ("profiles", profile), values, origin)
 
 
-def _set(draft: Draft, where: tuple[str, ...], values: Mapping[str, Any], origin: str) -> None:
+def _set(
+    draft: Draft, where: tuple[str, ...], values: Mapping[str, Any], origin: str, soft: Set[str] = frozenset()
+) -> None:
+    """What one of the model's names sets otherwise, the model itself can only recommend: locks must agree."""
     for param, value in values.items():
         ours = RENAMED.get(param, param)
-        if ours in SAMPLING:
+        if ours in SAMPLING and param in soft:
+            draft.put((*where, "sampling", ours), value, f"{origin} {param}")
+            draft.lose(f"{origin} {param}", "a recommendation here, for another name of the model sets it otherwise")
+        elif ours in SAMPLING:
             draft.put((*where, "policy", "lock", ours), value, f"{origin} {param}")
         elif param == "chat_template_kwargs" and isinstance(value, Mapping):
             draft.put((*where, "template"), value, f"{origin} {param}")

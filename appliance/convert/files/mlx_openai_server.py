@@ -26,7 +26,7 @@ SERVER = table(
 ENTRY = table(
     rows("model_path", Part("M.source", "model")),
     rows("served_model_name", Part("M.source", "name")),
-    rows("model_type", Key("M.kind", v.of(KINDS, "kind of model"))),
+    rows("model_type", Key("M.kind", v.kind(KINDS))),
     rows("context_length", Key("M.context", v.tokens)),
     rows("queue_timeout", Key("memory.queue.max_wait", v.seconds_or_omit)),
     rows("queue_size", Key("memory.queue.max", v.whole)),

@@ -51,4 +51,4 @@ def carry_all(draft: Draft, given: Mapping[str, Any], table: Table, prefix: str,
         if row is None:
             draft.lose(f"{prefix}{key}", "no key of that tool that we know")
         else:
-            carry(draft, Item(f"{prefix}{key}:", value, row.secret), row, model)
+            carry(draft, Item(f"{prefix}{key}", value, row.secret), row, model)

@@ -38,7 +38,9 @@ FLAGS = table(
     rows("--reasoning-format", why.FAMILY),
     rows("--reasoning-budget", Key("M.template.enable_thinking", lambda given: OMIT if v.whole(given) else False)),
     rows("-ctk --cache-type-k -ctv --cache-type-v", Key("M.kv.bits", v.kv_bits)),
-    rows("--cache-reuse --cache-ram", Reason("see cache.<name>.prefix.memory")),
+    rows(
+        "--cache-reuse --cache-ram", Reason("prefixes are kept by the cache policy, see cache.<name>.prefix.memory")
+    ),
     rows("--lora", Key("M.adapters.default", v.text, why.ADAPTER)),
     rows("-md --model-draft -hfd --hf-repo-draft", Key("M.speculative.kind", v.always("draft"), why.DRAFT)),
     rows("--draft --draft-n --draft-max", Key("M.speculative.depth", v.whole)),

@@ -12,6 +12,10 @@ ONE_REVISION = "weights and configuration come from one revision"
 DRAFT_SETTINGS = Reason("a model that makes proposals has no settings of its own")
 HASHES = Reason("prefixes are compared token by token, not by hashes")
 REQUESTS = Reason("no switch: a request that wants it gets it")
+KINDS = {
+    "text_generation": "text", "text-generation": "text",
+    "embeddings_generation": "embedding", "embeddings-generation": "embedding",
+}  # fmt: skip
 DIFFUSION = Reason("images are not generated here")
 
 _SERVER = (
@@ -27,9 +31,7 @@ _SERVER = (
     rows("--models --model-override", Reason("models are entries under `models`, each with its settings"), "maybe"),
     rows("--custom-architectures", Reason("a model's code comes with its checkpoint"), "maybe"),
     rows("--trust-remote-code", Key("M.trust_remote_code", v.always(True)), "maybe"),
-    rows("--task", Key("M.kind", v.of({"text_generation": "text", "text-generation": "text",
-                                       "embeddings_generation": "embedding", "embeddings-generation": "embedding"},
-                                      "kind of model")), "maybe"),
+    rows("--task", Key("M.kind", v.kind(KINDS)), "maybe"),
     rows("--task-arg", Reason("a kind of model has no further arguments"), "maybe"),
     rows("--allow-extra-request-fields", Key("server.unknown_fields", v.always("warn")), "maybe"),
     rows("--allow-unsupported-logprobs", Reason("log-probabilities are always available"), "maybe"),
