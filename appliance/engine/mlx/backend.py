@@ -10,10 +10,11 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from appliance import log
-from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.backend import Batch, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
+from appliance.engine.mlx.prefill import prefill
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice
@@ -38,7 +39,7 @@ class MlxBackend:
             tokenizer = reading.result()
         self._model = loaded.model
         self._vocabulary, caches = _warm_up(loaded.model)
-        self._batchable = kv.batchable(caches)
+        self._batching = kv.batching(caches)
         self._rows: dict[int, Row] = {}
         self._shared = Decoding(self._model, self._vocabulary)
         self._alone: dict[int, Decoding] = {}
@@ -65,7 +66,9 @@ class MlxBackend:
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
         decoded = self._decode([self._rows[id] for id in batch.decode])
-        chunks = [self._prefill(chunk) for chunk in batch.chunks]
+        pieces = [(self._rows[chunk.sequence], chunk) for chunk in batch.chunks]
+        assert all(row.computed == chunk.start for row, chunk in pieces)
+        chunks = prefill(self._model, pieces, self._batching)
         tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
         before = None if self._last is None or self._last.waited else self._last
         self._last = MlxStep(decoded, chunks, tokens, before)
@@ -91,27 +94,22 @@ class MlxBackend:
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
             return []
-        if self._batchable:
+        if self._batching is not kv.Batching.NONE:
             return [Decoded(*self._shared.step(rows))]
         return [Decoded(*self._decoding(row).step([row])) for row in rows]
 
     def _decoding(self, row: Row) -> Decoding:
-        if self._batchable:
+        if self._batching is not kv.Batching.NONE:
             return self._shared
         return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary))
 
-    def _prefill(self, chunk: Chunk) -> list[object]:
-        """Only the caches are evaluated, so the output layer is never computed for a prompt."""
-        row = self._rows[chunk.sequence]
-        assert row.caches is not None and row.computed == chunk.start
-        if chunk.tokens:
-            self._model(mx.array([chunk.tokens], dtype=mx.int32), cache=row.caches)
-            row.computed += len(chunk.tokens)
-        return [cache.state for cache in row.caches]
-
     def _info(self, loaded: Loaded, caches: kv.Caches) -> ModelInfo:
         kinds = sorted({type(cache).__name__ for cache in caches})
-        notes = () if self._batchable else (f"decodes one sequence at a time: {', '.join(kinds)} cannot be batched",)
+        notes = (
+            ()
+            if self._batching is not kv.Batching.NONE
+            else (f"decodes one sequence at a time: {', '.join(kinds)} cannot be batched",)
+        )
         for note in notes:
             log.get().warning("engine.not_batched", reason=note)
         text = loaded.config.get("text_config", loaded.config)
@@ -141,9 +139,7 @@ class MlxStep:
     work over takes about as long as the work, and would delay the tokens of the step before.
     """
 
-    def __init__(
-        self, decoded: list[Decoded], chunks: list[list[object]], tokens: int, before: "MlxStep | None"
-    ) -> None:
+    def __init__(self, decoded: list[Decoded], chunks: list[object], tokens: int, before: "MlxStep | None") -> None:
         self._decoded = decoded
         self._chunks = chunks
         self._tokens = tokens

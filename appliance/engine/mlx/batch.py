@@ -112,12 +112,12 @@ class Decoding:
 
     def _merge(self, joining: list[Row]) -> None:
         alone = [row for row in self._rows if row.caches is not None]
-        merged = _merged([*alone, *joining])
+        together = merged([*alone, *joining])
         if self._rows and not alone:
-            for ours, theirs in zip(self._caches, merged, strict=True):
+            for ours, theirs in zip(self._caches, together, strict=True):
                 ours.extend(theirs)
         else:
-            self._caches = merged
+            self._caches = together
         for row in [*alone, *joining]:
             row.caches = None
 
@@ -126,6 +126,7 @@ class Decoding:
         return [cache.extract(place) for cache in self._caches]
 
 
-def _merged(rows: Sequence[Row]) -> Caches:
+def merged(rows: Sequence[Row]) -> Caches:
+    """One left-padded batch cache per layer, holding copies of what the rows' own caches hold."""
     layers = zip(*(row.caches for row in rows if row.caches is not None), strict=True)
     return [layer[0].merge(list(layer)) for layer in layers]

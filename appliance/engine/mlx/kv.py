@@ -6,11 +6,12 @@ and, for those that can be batched, `merge`.
 
 import copy
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models.cache import CacheList, KVCache, make_prompt_cache
+from mlx_lm.models.cache import CacheList, KVCache, RotatingKVCache, make_prompt_cache
 
 Caches = list[Any]  # one of mlx-lm's cache objects per layer
 
@@ -32,9 +33,19 @@ def fresh(model: nn.Module) -> Caches:
     return make_prompt_cache(model)
 
 
-def batchable(caches: Caches) -> bool:
-    """Whether every layer's cache has a batched twin."""
-    return all(hasattr(leaf, "merge") for leaf in _leaves(caches))
+class Batching(Enum):
+    """What a model's caches allow of several sequences in one pass."""
+
+    NONE = "one sequence at a time"
+    EQUAL = "chunks of equal length"  # a recurrent state would run on through padding
+    PADDED = "chunks of any length"
+
+
+def batching(caches: Caches) -> Batching:
+    leaves = _leaves(caches)
+    if not all(hasattr(leaf, "merge") for leaf in leaves):
+        return Batching.NONE
+    return Batching.PADDED if all(isinstance(leaf, KVCache | RotatingKVCache) for leaf in leaves) else Batching.EQUAL
 
 
 def trimmable(caches: Caches) -> bool:

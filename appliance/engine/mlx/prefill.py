@@ -1,0 +1,75 @@
+"""Computes prompt chunks: those of like length in one padded pass, which keeps the device busier than one by one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from appliance.engine.backend import Chunk
+from appliance.engine.mlx.batch import Row, merged
+from appliance.engine.mlx.kv import Batching, Caches
+
+Piece = tuple[Row, Chunk]
+
+WASTE = 0.2
+"""The part of a pass that may be padding, where the model's caches allow any."""
+
+
+def prefill(model: nn.Module, pieces: Sequence[Piece], kind: Batching) -> list[object]:
+    """Lengthen the rows' caches by their chunks; gives the arrays whose evaluation computes them.
+
+    Only caches are evaluated, so the output layer is never computed for a prompt.
+    """
+    state: list[object] = []
+    filled = [piece for piece in pieces if piece[1].tokens]
+    for group in _groups(filled, kind):
+        _together(model, group) if len(group) > 1 else _alone(model, *group[0])
+        for row, chunk in group:
+            row.computed += len(chunk.tokens)
+            state.append([cache.state for cache in row.caches or ()])
+    return state
+
+
+def _groups(pieces: Sequence[Piece], kind: Batching) -> Iterable[list[Piece]]:
+    match kind:
+        case Batching.NONE:
+            return ([piece] for piece in pieces)
+        case Batching.EQUAL:
+            return alike(pieces, waste=0)
+        case Batching.PADDED:
+            return alike(pieces, waste=WASTE)
+
+
+def alike(pieces: Iterable[Piece], waste: float) -> Iterator[list[Piece]]:
+    """Groups, longest chunks first, in which no more than `waste` of the rectangle is padding."""
+    group: list[Piece] = []
+    for piece in sorted(pieces, key=lambda piece: -len(piece[1].tokens)):
+        widest = len(group[0][1].tokens) if group else 0
+        real = sum(len(chunk.tokens) for _, chunk in group) + len(piece[1].tokens)
+        if group and real < (1 - waste) * widest * (len(group) + 1):
+            yield group
+            group = []
+        group.append(piece)
+    if group:
+        yield group
+
+
+def _alone(model: nn.Module, row: Row, chunk: Chunk) -> None:
+    model(mx.array([chunk.tokens], dtype=mx.int32), cache=row.caches)
+
+
+def _together(model: nn.Module, group: list[Piece]) -> None:
+    """Tokens stand at the left of the rectangle while they are computed, keys and values at the right afterwards."""
+    lengths = [len(chunk.tokens) for _, chunk in group]
+    padding = [max(lengths) - length for length in lengths]
+    caches: Caches = merged([row for row, _ in group])
+    if any(padding):
+        for cache in caches:
+            cache.prepare(lengths=lengths, right_padding=padding)
+    tokens = [[*chunk.tokens, *[0] * pad] for (_, chunk), pad in zip(group, padding, strict=True)]
+    model(mx.array(tokens, dtype=mx.int32), cache=caches)
+    if any(padding):
+        for cache in caches:
+            cache.finalize()
+    for place, (row, _) in enumerate(group):
+        row.caches = [cache.extract(place) for cache in caches]
