@@ -188,6 +188,38 @@ class StartRefused(ApplianceError):
         self.exit_code = exit_code
 
 
+class StalePlan(ApplianceError):
+    """The plan was made for another file or another generation."""
+
+    status = 409
+    code = "stale_plan"
+    fault = Fault.CLIENT
+
+
+class InUse(ApplianceError):
+    """The model cannot be unloaded: requests hold its engine."""
+
+    status = 409
+    code = "in_use"
+    fault = Fault.CLIENT
+
+
+class GenerationMoved(ApplianceError):
+    """`If-Match` named another generation than the one that runs."""
+
+    status = 412
+    code = "generation_moved"
+    fault = Fault.CLIENT
+
+
+class UnknownGeneration(ApplianceError):
+    """No such generation is kept."""
+
+    status = 404
+    code = "generation_not_found"
+    fault = Fault.CLIENT
+
+
 BY_CODE: dict[str, type[ApplianceError]] = {
     cls.code: cls
     for cls in (

@@ -40,7 +40,7 @@ def read(
     deployment, problems = _resolved(reader, environ, inspect, memory_bytes)
     problems = [reader.with_excerpt(problem) for problem in problems]
     if any(problem.severity == "error" for problem in problems):
-        raise Rejected(problems)
+        raise Rejected(problems, tuple(reader.contents), _digest(reader.contents))
     assert deployment is not None
     kept = {file: data for file, data in reader.contents.items() if data is not None and file not in reader.secret}
     return replace(deployment, files=tuple(reader.contents), sources=kept, warnings=tuple(problems))
@@ -140,13 +140,14 @@ class _Reader:
         return os.path.dirname(os.path.abspath(self.path))
 
     def deploy_file(self) -> str | Problem:
-        place = Place(self.shown, 1, 1, 2)
+        place, file = Place(self.shown, 1, 1, 2), os.path.abspath(self.path)
+        self.contents[file] = None
         try:
-            data = self.bytes(os.path.abspath(self.path))
+            data = self.bytes(file)
         except OSError as error:
             hint = "name one with -f" if isinstance(error, FileNotFoundError) else ""
             return at(place, "E108", (), f"cannot be read: {error.strerror or error}", hint)
-        self.contents[os.path.abspath(self.path)] = data
+        self.contents[file] = data
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

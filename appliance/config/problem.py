@@ -43,14 +43,20 @@ class Problem:
 
 
 class Rejected(ApplianceError):
-    """A configuration that is not applied; `problems` are all of them, sorted by place."""
+    """A configuration that is not applied; `problems` are all of them, sorted by place.
+
+    `files` were read or looked for, `digest` is that of their contents: there is no use in reading them again before
+    it changes.
+    """
 
     code: ClassVar[str] = "config_rejected"
     fault: ClassVar[Fault] = Fault.CONFIG
     exit_code: ClassVar[int] = 78
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], files: tuple[str, ...] = (), digest: str = "") -> None:
         self.problems = in_order(problems)
+        self.files = files
+        self.digest = digest
         count = len(self.problems)
         super().__init__(f"{count} problem{'' if count == 1 else 's'} in {self.problems[0].file}")
 
