@@ -91,8 +91,13 @@ def human(problems: Iterable[Problem]) -> str:
     return "\n".join(line for problem in problems for line in _human(problem))
 
 
+def located(p: Problem) -> str:
+    """One line: place, code, path and message."""
+    return f"{p.file}:{p.line}:{p.col} {p.severity}[{p.code}] {_said(p)}"
+
+
 def _human(p: Problem) -> Iterable[str]:
-    yield f"{p.file}:{p.line}:{p.col} {p.severity}[{p.code}] {_said(p)}"
+    yield located(p)
     if p.excerpt:
         start = max(0, p.col - WIDTH // 2) if len(p.excerpt) > WIDTH else 0
         shown = p.excerpt[start : start + WIDTH]
