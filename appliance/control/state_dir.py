@@ -1,0 +1,146 @@
+"""Where the state of one deploy file is kept, and who may write there: one running appliance at a time.
+
+The directory is keyed by the file's real path as it was when the file was first served: a symbolic link that is
+switched later, as configuration mounts do, still leads to the same state.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from appliance.errors import StartRefused
+
+LONGEST_SOCKET_PATH = 103
+"""Bytes every supported system can bind."""
+
+_IN_USE, _NOT_PERMITTED, _CANNOT_CREATE = 75, 77, 73
+
+
+@dataclass(frozen=True, slots=True)
+class StateDir:
+    """`file` is the deploy file by its absolute path, `alias` where its key is written down if links lead to it."""
+
+    file: Path
+    path: Path
+    alias: Path
+
+    @property
+    def generations(self) -> Path:
+        """The journal's directory."""
+        return self.path / "generations"
+
+    @property
+    def lock(self) -> Path:
+        """Held while the appliance runs; its text is the number of the process."""
+        return self.path / "lock"
+
+    @property
+    def socket(self) -> Path:
+        """The admin socket: here, or where the path would be too long to bind, in a directory of this user's own."""
+        here = self.path / "admin.sock"
+        if len(os.fsencode(here)) <= LONGEST_SOCKET_PATH:
+            return here
+        return Path(f"/tmp/appliance-{os.getuid()}") / f"{_key(self.path)}.sock"
+
+
+def default_root(environ: Mapping[str, str] = os.environ) -> Path:
+    """`$APPLIANCE_HOME/state`, else `~/.appliance/state`."""
+    home = environ.get("APPLIANCE_HOME")
+    return (Path(home).absolute() if home else Path.home() / ".appliance") / "state"
+
+
+def state_of(file: Path, environ: Mapping[str, str] = os.environ) -> StateDir:
+    """The state directory of a deploy file; neither has to exist."""
+    root, named = default_root(environ), Path(os.path.abspath(file))
+    alias = root / "names" / _key(named)
+    try:
+        key = alias.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        key = _key(Path(os.path.realpath(named)))
+    return StateDir(named, root / key, alias)
+
+
+@contextmanager
+def held(state: StateDir) -> Iterator[None]:
+    """Within the block this process alone serves the file. Raises StartRefused naming the process that does already,
+    or the directory that cannot be used.
+    """
+    try:
+        _prepare(state)
+        lock = os.open(state.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        code = _NOT_PERMITTED if error.errno in (errno.EACCES, errno.EPERM) else _CANNOT_CREATE
+        raise StartRefused(
+            f"the state directory {error.filename or state.path} cannot be used: {error.strerror};"
+            " set APPLIANCE_HOME to a directory of yours",
+            exit_code=code,
+        ) from error
+    try:
+        _lock(lock, state)
+        yield
+    finally:
+        # The file stays: removing it would let a third process lock another file of the same name.
+        os.close(lock)
+
+
+def owner(state: StateDir) -> int | None:
+    """The process that serves the file now, or None."""
+    try:
+        lock = os.open(state.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _pid(lock)
+    finally:
+        os.close(lock)
+    return None
+
+
+def _lock(lock: int, state: StateDir) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pid = _pid(lock)
+        who = f"process {pid}" if pid else "another process"
+        raise StartRefused(
+            f"{state.file} is served by {who} already; `appliance down -f {state.file}` ends it", exit_code=_IN_USE
+        ) from None
+    os.truncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def _prepare(state: StateDir) -> None:
+    for directory in (state.path, state.generations, state.socket.parent):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_ours(directory)
+        directory.chmod(0o700)
+    if state.file != Path(os.path.realpath(state.file)):
+        state.alias.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state.alias.write_text(f"{state.path.name}\n", encoding="ascii")
+    # For people who look into the directory.
+    (state.path / "file").write_text(f"{state.file}\n", encoding="utf-8", errors="surrogateescape")
+
+
+def _check_ours(directory: Path) -> None:
+    """Raises PermissionError: in a shared directory somebody else may have made it first."""
+    found = os.lstat(directory)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it belongs to somebody else", str(directory))
+
+
+def _pid(lock: int) -> int | None:
+    with suppress(ValueError):
+        return int(os.pread(lock, 32, 0))
+    return None
+
+
+def _key(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
