@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 
 COMMANDS: dict[str, str] = {
+    "init": "appliance.cli.init",
     "up": "appliance.cli.up",
     "validate": "appliance.cli.validate",
     "schema": "appliance.cli.schema",
