@@ -49,6 +49,7 @@ class Rejected(ApplianceError):
     it changes.
     """
 
+    status: ClassVar[int] = 422
     code: ClassVar[str] = "config_rejected"
     fault: ClassVar[Fault] = Fault.CONFIG
     exit_code: ClassVar[int] = 78
