@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +15,21 @@ import uvloop
 
 from appliance import __version__, log
 from appliance.config import load
-from appliance.config.deployment import Deployment
-from appliance.config.problem import human
-from appliance.control.reload import Reloader, Running
+from appliance.config.deployment import EMPTY, Deployment
+from appliance.config.problem import Rejected, human
+from appliance.control.events import Events
+from appliance.control.journal import Generation, Journal, generation, plain
+from appliance.control.observer import Observer
+from appliance.control.reload import Reloader
+from appliance.control.running import Handled, Outcome, Running
+from appliance.control.state_dir import StateDir, held, state_of
 from appliance.control.supervisor import Supervisor
 from appliance.errors import StartRefused
 from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
+from appliance.server.admin import AdminSocket
+from appliance.server.admin_document import document
+from appliance.server.admin_routes import Admin
 from appliance.server.context import Context
 from appliance.server.listen import address, is_loopback
 from appliance.server.serving import Serving, bind_all
@@ -33,25 +43,69 @@ def up(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on addresses other machines can reach, without keys.")
     ] = False,
+    last_good: Annotated[
+        bool, typer.Option("--last-good", help="Start what ran last, whatever the file says now; go on watching it.")
+    ] = False,
 ) -> None:
     """Start the appliance on a deploy file and keep it at what the file says."""
     log.configure()
-    deployment = _read(file)
-    if deployment.warnings:
-        print(human(deployment.warnings), file=sys.stderr)
-    _refuse_open(deployment, insecure)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(file, deployment))
+    state = state_of(file)
+    with held(state):
+        journal = Journal(state.generations)
+        journal.clean()
+        newest = journal.newest()
+        start = _last_good(file, newest) if last_good else _first(file, newest)
+        if start.deployment.warnings:
+            print(human(start.deployment.warnings), file=sys.stderr)
+        _refuse_open(start.deployment, insecure)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(file, state, journal, newest, start))
 
 
-def _read(file: Path) -> Deployment:
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What to start with; `handled` and `last` are about the file where that is something else."""
+
+    deployment: Deployment
+    cause: str = "start"
+    handled: Handled | None = None
+    last: Outcome | None = None
+
+
+def read(file: Path, held: Mapping[str, bytes] = EMPTY) -> Deployment:
+    """The deployment of a file on this machine. Raises Rejected."""
     store = Store()
     return load.read(
         file,
         environ=os.environ,
         inspect=lambda source: inspect_source(source, store),
         memory_bytes=load.machine_memory(),
+        held=held,
     )
+
+
+def _first(file: Path, newest: Generation | None) -> _Start:
+    try:
+        return _Start(read(file))
+    except Rejected as rejected:
+        print(human(rejected.problems), file=sys.stderr)
+        again = f"; `appliance up -f {file} --last-good` starts generation {newest.number} again" if newest else ""
+        raise StartRefused(f"{rejected.message}{again}", exit_code=Rejected.exit_code) from None
+
+
+def _last_good(file: Path, newest: Generation | None) -> _Start:
+    """What ran last. The file is not read again before it changes, and what is wrong with it now is remembered."""
+    if newest is None:
+        raise StartRefused(f"nothing was ever started from {file}; start it without --last-good")
+    deployment = read(file, newest.held)
+    handled, last = Handled.now(deployment.files), None
+    try:
+        read(file)
+    except Rejected as rejected:
+        handled = Handled(rejected.files, rejected.digest)
+        last = Outcome("rejected", newest.number, rejected.problems, rejected.message)
+        print(human(rejected.problems), file=sys.stderr)
+    return _Start(deployment, "last good", handled, last)
 
 
 def _refuse_open(deployment: Deployment, insecure: bool) -> None:
@@ -65,27 +119,57 @@ def _refuse_open(deployment: Deployment, insecure: bool) -> None:
             )
 
 
-async def _serve(file: Path, deployment: Deployment) -> None:
-    ended = _until_signal()
-    bound = bind_all(deployment.server.listen)
-    running = Running(deployment)
+def _numbered(journal: Journal, newest: Generation | None, start: _Start) -> int:
+    """The number of the first generation: that of the newest one if it is the same, else the next."""
+    if newest is not None and plain(start.deployment) == newest.resolved:
+        return newest.number
+    number = newest.number + 1 if newest else 1
+    journal.write(generation(number, start.deployment, time=time.time(), cause=start.cause))
+    return number
+
+
+async def _serve(file: Path, state: StateDir, journal: Journal, newest: Generation | None, start: _Start) -> None:
+    ended, events = _until_signal(), Events()
+    bound = bind_all(start.deployment.server.listen)
+    running = Running(start.deployment, _numbered(journal, newest, start))
     async with Supervisor(Store(), environ=os.environ) as supervisor:
-        reloader = Reloader(str(file), lambda: _read(file), running, supervisor)
-        supervisor.on_fetched = reloader.reload
-        context = Context(
-            running, supervisor, __version__, int(time.time()), lambda: reloader.last.status != "rejected"
+        reloader = Reloader(
+            str(file),
+            lambda held: read(file, held),
+            running,
+            supervisor,
+            journal,
+            events=events,
+            handled=start.handled,
+            last=start.last,
         )
-        await supervisor.apply(deployment)
+        supervisor.on_fetched = reloader.refresh
+        observer = Observer(supervisor, lambda: running.generation, events)
+        context = Context(
+            running,
+            supervisor,
+            __version__,
+            int(time.time()),
+            lambda: reloader.last.status != "rejected",
+            lambda: reloader.matches,
+        )
+        await supervisor.apply(start.deployment)
+        admin = Admin(state.file, os.getpid(), context, reloader, observer, journal, events, ended.set)
+        socket = AdminSocket(admin, document(__version__), state.socket)
         serving = Serving(context, bound)
-        await serving.start()
-        for _, sock in bound:
-            print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
-        async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(reloader.run()), tasks.create_task(_say_ready(supervisor))]
-            await ended.wait()
-            await serving.drain(running.deployment.server.drain_timeout)
-            for task in beside:
-                task.cancel()
+        await socket.start()
+        try:
+            await serving.start()
+            for _, sock in bound:
+                print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
+            async with asyncio.TaskGroup() as tasks:
+                beside = [tasks.create_task(reloader.run()), tasks.create_task(_say_ready(supervisor))]
+                await ended.wait()
+                await serving.drain(running.deployment.server.drain_timeout)
+                for task in beside:
+                    task.cancel()
+        finally:
+            await socket.close()
 
 
 def _until_signal() -> asyncio.Event:

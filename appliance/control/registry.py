@@ -144,6 +144,14 @@ def on_forgive(state: Registry, now: float) -> Transition:
     return _settle(_each(state, lambda engine: replace(engine, failure=None)), [], now)
 
 
+def on_unload(state: Registry, fingerprint: str, now: float) -> Transition:
+    """Somebody wants the memory back: an engine without a lease stops, and is loaded again when a request comes."""
+    engine = state.engines.get(fingerprint)
+    if engine is None or engine.leases or engine.stopping or engine.state not in IN_MEMORY:
+        return state, []
+    return _settle(_put(state, replace(_stopped(engine), wanted=False)), [Stop(engine.number)], now)
+
+
 def on_close(state: Registry, now: float) -> Transition:
     """No new leases from here on; waiters are told, engines end with their last lease."""
     told: list[Effect] = []

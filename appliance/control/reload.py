@@ -1,56 +1,33 @@
-"""When the deploy file is read again, and what becomes of it: applied as a whole, or refused with the old one kept.
+"""What becomes of a deploy file that is read again: applied as a whole, or refused with the old one kept.
 
 One worker with a dirty flag: triggers only set the flag, so they are coalesced and never lost, and it does not rest
 before what was handled is what the files hold.
 """
 
 import asyncio
+import operator
+import os
 import signal
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Literal
-
-from watchfiles import Change, awatch
+from typing import Any
 
 from appliance import log
 from appliance.config import load
-from appliance.config.deployment import Deployment
-from appliance.config.diff import ChangeSetting, Plan, diff
-from appliance.config.problem import Problem, Rejected, human
+from appliance.config.deployment import EMPTY, Deployment
+from appliance.config.diff import ChangeSetting, diff
+from appliance.config.problem import Rejected, as_data, human, located
 from appliance.control import files
-from appliance.control.supervisor import Supervisor
-from appliance.errors import ApplianceError
-
-BACKSTOP_SECONDS = 2.0
-"""How often the files are looked at, for file systems that send no notifications."""
-LONGEST_QUIET_FACTOR = 3
-"""A file that never comes to rest is read after this many quiet times."""
+from appliance.control.events import Events
+from appliance.control.journal import Journal, generation
+from appliance.control.running import Handled, Outcome, Proposal, Read, Running
+from appliance.control.supervisor import Prepared, Supervisor
+from appliance.control.watch import Watch
+from appliance.errors import ApplianceError, GenerationMoved, StalePlan, UnknownGeneration
 
 _log = log.get()
-
-
-@dataclass(slots=True)
-class Running:
-    """The deployment in force and its number; only the reloader writes. A request keeps the one it began with.
-
-    `pending_restart` are the settings of it that only a restart can apply.
-    """
-
-    deployment: Deployment
-    generation: int = 1
-    pending_restart: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one look at the files. A rejected file leaves `generation` as it was."""
-
-    status: Literal["applied", "unchanged", "rejected"]
-    generation: int
-    problems: tuple[Problem, ...] = ()
-    message: str = ""
 
 
 def print_problems(text: str) -> None:
@@ -60,31 +37,40 @@ def print_problems(text: str) -> None:
 class Reloader:
     """Keeps `running` and `supervisor` at what the file at `path` says, while `run` is running.
 
-    `read` parses, checks and resolves it, blocking; it raises Rejected with all problems.
+    `matches` says whether the files held what is running when last looked at, `last` what became of that look.
+    `handled` are files that were dealt with at the start; without it, those of the running deployment.
     """
 
     def __init__(
         self,
         path: str,
-        read: Callable[[], Deployment],
+        read: Read,
         running: Running,
         supervisor: Supervisor,
+        journal: Journal,
         *,
+        events: Events | None = None,
+        handled: Handled | None = None,
+        last: Outcome | None = None,
         show: Callable[[str], None] = print_problems,
     ) -> None:
-        self.last = Outcome("applied", running.generation)
+        self.last = last or Outcome("applied", running.generation)
+        self.matches = handled is None
         self._path = path
         self._read = read
         self._running = running
         self._started = running.deployment
         self._supervisor = supervisor
+        self._journal = journal
+        self._events = events or Events()
         self._show = show
+        self._handled = handled or Handled(running.deployment.files, running.deployment.digest)
         self._dirty = asyncio.Event()
+        self._turn = asyncio.Lock()
         self._passed = asyncio.Condition()
         self._asked = 0
         self._answered = 0
-        self._handled = running.deployment.digest
-        self._rewatch = asyncio.Event()
+        self._watch = Watch(lambda: self._handled.files, lambda: running.deployment.server.quiet, self._dirty.set)
 
     async def run(self) -> None:
         """Serve all triggers until cancelled."""
@@ -96,11 +82,11 @@ class Reloader:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._work(), name="reload")
-                tasks.create_task(self._watch(), name="reload watch")
-                tasks.create_task(self._backstop(), name="reload backstop")
+                tasks.create_task(self._watch.run(), name="reload watch")
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
 
+    # ---- what may be asked
     async def reload(self) -> Outcome:
         """Read the file now, changed or not, and say what became of it."""
         mine = self._ask()
@@ -108,47 +94,69 @@ class Reloader:
             await self._passed.wait_for(lambda: self._answered >= mine)
         return self.last
 
+    async def reload_if(self, *, base: int | None = None, plan: str | None = None) -> Outcome:
+        """As `reload`, but only while generation `base` runs, and only if it would carry out this very plan.
+
+        Raises GenerationMoved, StalePlan, and with `plan` Rejected.
+        """
+        if base is None and plan is None:
+            return await self.reload()
+        async with self._turn:
+            self._check(base)
+            if plan is None:
+                self.last = await self._attempt("reload")
+            else:
+                proposal = await self._propose(EMPTY)
+                if proposal.id != plan:
+                    raise StalePlan("the file or the running generation is not the one the plan was made for")
+                self.last = await self._accept(proposal.deployment, "reload of a plan")
+                self._handled = Handled(proposal.deployment.files, proposal.deployment.digest)
+                self.matches = True
+            self._supervisor.forgive()
+            return self.last
+
+    async def rollback(self, number: int, *, base: int | None = None) -> Outcome:
+        """Apply what a kept generation was read from, as a new generation. The file is not read before it is saved
+        again. Raises UnknownGeneration, GenerationMoved, Rejected where it is not good any more.
+        """
+        async with self._turn:
+            self._check(base)
+            stored = await asyncio.to_thread(self._journal.get, number)
+            if stored is None:
+                raise UnknownGeneration(f"generation {number} is not kept; `appliance history` lists those that are")
+            deployment = await asyncio.to_thread(self._read, stored.held)
+            on_disk = await asyncio.to_thread(Handled.now, deployment.files)
+            self.last = await self._accept(deployment, f"rollback to {number}")
+            self._handled = on_disk
+            self.matches = on_disk.digest == deployment.digest
+            self._watch.renew()
+            return self.last
+
+    async def propose(self, text: bytes | None = None) -> Proposal:
+        """What a document, or the file as it is on disk, would change; nothing is applied. Raises Rejected."""
+        return await self._propose({} if text is None else {os.path.abspath(self._path): text})
+
+    async def refresh(self) -> None:
+        """Look again at what the running deployment's own text says: files of its models may have come."""
+        async with self._turn:
+            with suppress(ApplianceError, OSError):
+                deployment = await asyncio.to_thread(self._read, self._running.deployment.sources)
+                await self._accept(deployment, "model files")
+
     def _ask(self) -> int:
         self._asked += 1
         self._dirty.set()
         return self._asked
 
-    # ---- triggers
-    async def _watch(self) -> None:
-        while True:
-            watched = await asyncio.to_thread(files.watched, self._names())
-            self._rewatch = asyncio.Event()
-            with suppress(OSError, RuntimeError):
-                await self._listen(watched)
-            if not self._rewatch.is_set():
-                # Nothing to watch, or no more watches to be had: the backstop serves until something changes.
-                _log.warning("config.not_watched", directories=sorted(watched.directories))
-                await self._rewatch.wait()
+    def _check(self, base: int | None) -> None:
+        if base is not None and base != self._running.generation:
+            raise GenerationMoved(f"generation {self._running.generation} is running, not {base}")
 
-    async def _listen(self, watched: files.Watched) -> None:
-        def ours(change: Change, path: str) -> bool:
-            return path in watched.paths
-
-        if not watched.directories:
-            return
-        # Runs once the watch below is set up: a save just before it was seen by nobody.
-        asyncio.get_running_loop().call_soon(self._dirty.set)
-        quiet = int(self._running.deployment.server.quiet * 1000)
-        async for _ in awatch(
-            *watched.directories, watch_filter=ours, step=quiet, debounce=quiet * LONGEST_QUIET_FACTOR,
-            recursive=False, stop_event=self._rewatch,
-        ):  # fmt: skip
-            if self._running.deployment.server.watch:
-                self._dirty.set()
-
-    async def _backstop(self) -> None:
-        known = None
-        while True:
-            stamps = await asyncio.to_thread(files.stamps, self._names())
-            if known is not None and stamps != known and self._running.deployment.server.watch:
-                self._dirty.set()
-            known = stamps
-            await asyncio.sleep(BACKSTOP_SECONDS)
+    async def _propose(self, held: Mapping[str, bytes]) -> Proposal:
+        running = self._running
+        base, before = running.generation, running.deployment
+        deployment = await asyncio.to_thread(self._read, held)
+        return Proposal(deployment, base, await asyncio.to_thread(diff, before, deployment))
 
     # ---- the worker
     async def _work(self) -> None:
@@ -157,76 +165,99 @@ class Reloader:
             self._dirty.clear()
             asked = self._asked
             try:
-                self.last = await self._converge(forced=asked > self._answered)
+                async with self._turn:
+                    await self._converge(forced=asked > self._answered)
             except Exception:  # noqa: BLE001 - the task supervisor: a bug here must not end what is being served
                 _log.exception("config.bug", file=self._path)
             async with self._passed:
                 self._answered = asked
                 self._passed.notify_all()
 
-    async def _converge(self, forced: bool) -> Outcome:
-        """Read until what was read is what the files hold."""
-        outcome = self.last
-        watched = await asyncio.to_thread(files.watched, self._names())
-        while (held := await asyncio.to_thread(load.digest, self._names())) != self._handled or forced:
-            outcome = await self._attempt()
+    async def _converge(self, forced: bool) -> None:
+        """Read until what was read is what the files hold; where files are not watched, only when forced."""
+        watched = await asyncio.to_thread(files.watched, self._handled.files)
+        while (held := await asyncio.to_thread(load.digest, self._handled.files)) != self._handled.digest or forced:
+            if not forced and not self._running.deployment.server.watch:
+                break
+            self.last = await self._attempt("reload" if forced else "file")
             if forced:
                 self._supervisor.forgive()
                 forced = False
-            # A rejected file is not read again before it changes.
-            self._handled = held if outcome.status == "rejected" else self._running.deployment.digest
-        if watched != await asyncio.to_thread(files.watched, self._names()):
-            self._rewatch.set()
-        return outcome
+        self.matches = held == self._running.deployment.digest
+        if watched != await asyncio.to_thread(files.watched, self._handled.files):
+            self._watch.renew()
 
-    async def _attempt(self) -> Outcome:
+    async def _attempt(self, cause: str) -> Outcome:
+        held = await asyncio.to_thread(load.digest, self._handled.files)
         try:
             try:
-                deployment = await asyncio.to_thread(self._read)
+                deployment = await asyncio.to_thread(self._read, EMPTY)
             except (ApplianceError, OSError):
                 # Perhaps the middle of a save: only a file that stays wrong is reported.
                 await asyncio.sleep(self._running.deployment.server.quiet)
-                deployment = await asyncio.to_thread(self._read)
+                deployment = await asyncio.to_thread(self._read, EMPTY)
+            outcome = await self._accept(deployment, cause)
+            self._handled = Handled(deployment.files, deployment.digest)
+            self.matches = True
+            return outcome
         except (ApplianceError, OSError) as error:
+            # It is not read again before one of its files changes.
+            seen = isinstance(error, Rejected) and error.files
+            self._handled = Handled(error.files, error.digest) if seen else Handled(self._handled.files, held)
+            self.matches = False
             return self._reject(error)
-        return await self._accept(deployment)
 
-    async def _accept(self, deployment: Deployment) -> Outcome:
+    async def _accept(self, deployment: Deployment, cause: str) -> Outcome:
         running = self._running
-        if deployment == running.deployment:
+        if await asyncio.to_thread(operator.eq, running.deployment, deployment):
             # Another comment, say: the digest is that of the new bytes.
             running.deployment = deployment
             return Outcome("unchanged", running.generation)
         prepared = await self._supervisor.prepare(deployment)
-        plan = diff(running.deployment, deployment)
-        # No await between these: a request sees the old deployment or the new one, and so do the engines.
-        running.deployment = deployment
-        running.generation += 1
-        self._supervisor.commit(prepared)
-        running.pending_restart = _only_by_restart(self._started, deployment)
-        self._say(plan)
-        return Outcome("applied", running.generation)
+        number = running.generation + 1
+        lines, pending = await asyncio.to_thread(self._record, deployment, number, cause)
+        self._commit(prepared, number, pending, cause, lines)
+        return Outcome("applied", number)
 
-    def _say(self, plan: Plan) -> None:
-        running = self._running
-        _log.info("config.applied", file=self._path, generation=running.generation, changes=str(plan).splitlines())
-        if running.pending_restart:
-            _log.warning("config.pending_restart", settings=list(running.pending_restart))
-        if running.deployment.warnings:
-            self._show(human(running.deployment.warnings))
+    def _record(self, deployment: Deployment, number: int, cause: str) -> tuple[list[str], tuple[str, ...]]:
+        """Have it on disk before it runs; the lines of its plan, and what of it only a restart can apply."""
+        lines = str(diff(self._running.deployment, deployment)).splitlines()
+        entry = generation(number, deployment, time=time.time(), cause=cause, changes=tuple(lines))
+        try:
+            self._journal.write(entry)
+        except OSError as error:
+            # What is served matters more than what is remembered.
+            _log.error("config.not_recorded", generation=number, reason=str(error))
+        return lines, _only_by_restart(self._started, deployment)
+
+    def _commit(
+        self, prepared: Prepared, number: int, pending: tuple[str, ...], cause: str, lines: list[str]
+    ) -> None:
+        running, began = self._running, time.perf_counter()
+        # No await between these: a request sees the old deployment or the new one, and so do the engines.
+        running.deployment = prepared.deployment
+        running.generation = number
+        running.pending_restart = pending
+        self._supervisor.commit(prepared)
+        took = round((time.perf_counter() - began) * 1000, 2)
+        said: dict[str, Any] = {"file": self._path, "generation": number, "cause": cause, "changes": lines}
+        _log.info("config.applied", **said, commit_ms=took)
+        self._events.publish("config.applied", **said, commit_ms=took)
+        if pending:
+            _log.warning("config.pending_restart", settings=list(pending))
+        if prepared.deployment.warnings:
+            self._show(human(prepared.deployment.warnings))
 
     def _reject(self, error: ApplianceError | OSError) -> Outcome:
-        generation = self._running.generation
-        if isinstance(error, Rejected):
-            _log.error("config.rejected", file=self._path, reason=error.message, keeping=generation)
-            self._show(str(error))
-            return Outcome("rejected", generation, error.problems, error.message)
+        keeping = self._running.generation
+        problems = error.problems if isinstance(error, Rejected) else ()
         reason = error.message if isinstance(error, ApplianceError) else str(error)
-        _log.error("config.rejected", file=self._path, reason=reason, keeping=generation)
-        return Outcome("rejected", generation, (), reason)
-
-    def _names(self) -> tuple[str, ...]:
-        return self._running.deployment.files
+        said = {"file": self._path, "reason": reason, "keeping": keeping}
+        _log.error("config.rejected", **said, problems=[located(problem) for problem in problems])
+        self._events.publish("config.rejected", **said, problems=[as_data(problem) for problem in problems])
+        if problems:
+            self._show(human(problems))
+        return Outcome("rejected", keeping, problems, reason)
 
 
 def _only_by_restart(started: Deployment, deployment: Deployment) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from appliance.vocab.spec import ModelInfo
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that should be so: Downloaded, Loaded or Healthy; `reason` is one word, `message` for people."""
+    """Resolved, Downloaded, Loaded, Ready or Degraded; `reason` is one word, `message` for people."""
 
     name: str
     holds: bool
@@ -33,7 +33,8 @@ class Observed:
 class ModelStatus:
     """One model. `bytes` is what its engine is expected to take, `idle_left` seconds until it is unloaded.
 
-    Models sharing an engine show the same pid. `retired` engines are finishing requests of an earlier deployment.
+    Models sharing an engine show the same pid. `wanted` engines are loaded without a request that asks for them,
+    `retired` ones are finishing requests of an earlier deployment.
     """
 
     name: str
@@ -44,6 +45,7 @@ class ModelStatus:
     waiting: int
     idle_left: float | None
     bytes: int
+    wanted: bool
     retired: bool
     load: tuple[str, float] | None
     download: tuple[str, int, int] | None
@@ -75,6 +77,7 @@ def _one(name: str, engine: Engine, seen: Observed, now: float) -> ModelStatus:
         waiting=len(engine.waiters),
         idle_left=registry.idle_left(engine, now),
         bytes=engine.want.bytes,
+        wanted=engine.wanted,
         retired=engine.retired,
         load=seen.load,
         download=seen.download,
@@ -84,7 +87,8 @@ def _one(name: str, engine: Engine, seen: Observed, now: float) -> ModelStatus:
 
 
 def _conditions(engine: Engine, seen: Observed) -> tuple[Condition, ...]:
-    return (_downloaded(engine, seen), _loaded(engine), _healthy(engine))
+    resolved = Condition("Resolved", not engine.retired, "Retired" if engine.retired else "Accepted")
+    return (resolved, _downloaded(engine, seen), _loaded(engine), _ready(engine, seen), _degraded(engine))
 
 
 def _downloaded(engine: Engine, seen: Observed) -> Condition:
@@ -101,8 +105,27 @@ def _loaded(engine: Engine) -> Condition:
     return Condition("Loaded", engine.state is EngineState.READY, engine.state.name.capitalize())
 
 
-def _healthy(engine: Engine) -> Condition:
+def _ready(engine: Engine, seen: Observed) -> Condition:
+    """Whether a request that comes now is served without a wait for more than a load."""
+    if engine.failure is not None:
+        return Condition("Ready", False, "Failed", engine.failure.error.message)
+    if not engine.want.present:
+        return Condition("Ready", False, "NotDownloaded", _downloaded(engine, seen).message)
+    match engine.state:
+        case EngineState.READY:
+            return Condition("Ready", True, "Loaded")
+        case EngineState.LOADING:
+            phase, share = seen.load or ("starting", 0.0)
+            return Condition("Ready", False, "Loading", f"{phase} {share:.0%}")
+        case EngineState.DRAINING:
+            return Condition("Ready", False, "Stopping", "the engine is stopping")
+        case EngineState.COLD if engine.wanted:
+            return Condition("Ready", False, "Queued", "waiting for memory")
+    return Condition("Ready", True, "OnDemand", "loaded with the first request")
+
+
+def _degraded(engine: Engine) -> Condition:
     if engine.failure is None:
-        return Condition("Healthy", True, "NoFailure")
+        return Condition("Degraded", False, "NoFailure")
     reason = "PermanentFailure" if engine.failure.permanent else "TransientFailure"
-    return Condition("Healthy", False, reason, engine.failure.error.message)
+    return Condition("Degraded", True, reason, engine.failure.error.message)

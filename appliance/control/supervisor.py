@@ -24,7 +24,7 @@ from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
 from appliance.control.residency import Effect, Fetch, Grant, Registry, Reject, Share, Spawn, Stop, Transition, WakeAt
 from appliance.control.status import ModelStatus, Observed, describe
-from appliance.errors import EngineDied, LoadFailed, SourceError
+from appliance.errors import EngineDied, InUse, LoadFailed, SourceError, UnknownModel
 from appliance.models.store import Store
 from appliance.vocab.spec import EngineSettings, ModelInfo
 
@@ -93,13 +93,15 @@ class Supervisor:
     """See the module. All methods belong to one event loop.
 
     `environ` is what engines and downloads get, `engine_log` the format and level of what engines log.
-    `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files.
+    `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
+    `on_change` is called whenever something about an engine may have changed.
     """
 
     def __init__(
         self, store: Store, *, environ: Mapping[str, str], engine_log: tuple[str, str] = ("console", "info")
     ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] | None = None
+        self.on_change: Callable[[], None] = _nobody
         self._store = store
         self._machine = Machine.of_this(environ, engine_log)
         self._state = Registry()
@@ -149,6 +151,19 @@ class Supervisor:
         wants = {fingerprint: each.want for fingerprint, each in self._demands.items()}
         self._happen(registry.on_apply, wants, demand.names(prepared.deployment), prepared.deployment.memory.budget)
         self._configure()
+
+    def unload(self, name: str) -> None:
+        """Stop the engine of this model; the next request loads it again. Raises InUse while requests hold it, or
+        wait for it, UnknownModel.
+        """
+        if (fingerprint := self._state.names.get(name)) is None:
+            raise UnknownModel(f"there is no model {name!r} in this deployment", param="model")
+        engine = self._state.engines[fingerprint]
+        if users := len(engine.leases) + len(engine.waiters):
+            raise InUse(
+                f"{name} is used by {users} request{'s' if users > 1 else ''}; try again when they have ended"
+            )
+        self._happen(registry.on_unload, fingerprint)
 
     def forgive(self) -> None:
         """Try again at the next request what has failed to load or to be fetched."""
@@ -243,6 +258,7 @@ class Supervisor:
         self._state, effects = event(self._state, *what, now=self._now())
         for effect in effects:
             self._perform(effect)
+        self.on_change()
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -372,6 +388,9 @@ class Supervisor:
             if deployment is self._deployment:
                 self.commit(prepared)
                 return
+
+
+def _nobody() -> None: ...
 
 
 def _survey(deployment: Deployment, store: Store, machine: Machine) -> dict[str, Place]:

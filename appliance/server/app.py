@@ -40,15 +40,21 @@ KEEP_ALIVE_SECONDS = 120
 
 def build_app(context: Context) -> Sanic:
     """An application that answers from `context`; several may live in one process."""
-    _silence()
-    app = Sanic(f"appliance-{id(context):x}", config=_config(), configure_logging=False, strict_slashes=False)
+    app = quiet_app(f"appliance-{id(context):x}")
     for path, handler in READS.items():
         app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in WRITES.items():
         app.add_route(_bind(handler, context), path, methods=["POST"], name=_name(path), stream=True)
+    app.error_handler.add(Exception, answer_error)
+    return app
+
+
+def quiet_app(name: str) -> Sanic:
+    """An application without routes, told to leave logs, time limits and errors to us."""
+    _silence()
+    app = Sanic(name, config=_config(), configure_logging=False, strict_slashes=False)
     # Sanic would send an empty alt-svc header unless it knows that HTTP/1.1 is all there is.
     app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
-    app.error_handler.add(Exception, answer_error)
     app.register_middleware(stamp, "response")
     return app
 

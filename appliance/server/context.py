@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from appliance.control.reload import Running
+from appliance.control.running import Running
 from appliance.control.status import ModelStatus
 from appliance.control.supervisor import Supervisor
 from appliance.server.in_flight import InFlight
@@ -60,6 +60,7 @@ class Context:
     version: str
     started: int
     reload_succeeded: Callable[[], bool]
+    file_matches: Callable[[], bool]
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     draining: bool = False
@@ -87,6 +88,12 @@ class Context:
                 "1 unless the file was refused when it was last read.",
                 (),
                 lambda: [((), float(self.reload_succeeded()))],
+            ),
+            Reading(
+                "appliance_config_file_matches_running",
+                "0 when the file on disk is not what is running: refused, rolled back, or not watched.",
+                (),
+                lambda: [((), float(self.file_matches()))],
             ),
             Reading(
                 "appliance_model_state",

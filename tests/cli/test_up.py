@@ -66,7 +66,9 @@ def test_a_left_over_unix_socket_is_replaced_and_a_live_one_is_not(tmp_path: Pat
         dead.bind(str(path))
     with Up.start(file) as first:
         first.wait_for("ready")
-        with Up.start(file) as second:
+        other = file.with_name("other.yaml")
+        other.write_text(file.read_text())
+        with Up.start(other) as second:
             assert second.exit_code() == 75
         assert str(path) in second.errors[-1]
 

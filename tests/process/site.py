@@ -2,13 +2,14 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from appliance.config import load
-from appliance.config.deployment import Deployment
+from appliance.config.deployment import EMPTY, Deployment
 from appliance.control.generation import Compose, Deadlines, generate
+from appliance.control.journal import Journal
 from appliance.control.supervisor import Lease, Supervisor
 from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
@@ -37,17 +38,24 @@ class Site:
         full = {name: {"source": f"fake:{name}.yaml", **model} for name, model in models.items()}
         return json.dumps({"version": 1, "models": full, **top})
 
-    def read(self) -> Deployment:
+    def read(self, held: Mapping[str, bytes] = EMPTY) -> Deployment:
+        """What the file says; files of `held` are not looked for on disk."""
         return load.read(
             self.file,
             environ=os.environ,
             inspect=lambda source: inspect_source(source, self.store),
             memory_bytes=16 << 30,
+            held=held,
         )
 
     def deployment(self, models: dict[str, dict[str, Any]], **top: Any) -> Deployment:
         self.file.write_text(self.text(models, **top))
         return self.read()
+
+    def journal(self) -> Journal:
+        directory = self.directory / "generations"
+        directory.mkdir(exist_ok=True)
+        return Journal(directory)
 
     def supervisor(self) -> Supervisor:
         return Supervisor(self.store, environ=os.environ, engine_log=("console", "warning"))

@@ -6,7 +6,8 @@ import os
 import pytest
 
 from appliance.control import blas, footprint
-from appliance.control.reload import Reloader, Running
+from appliance.control.reload import Reloader
+from appliance.control.running import Running
 from appliance.control.supervisor import Supervisor
 from appliance.errors import SourceError
 from appliance.models.store import Store
@@ -26,18 +27,18 @@ async def test_a_file_is_converted_loaded_and_resolved_again_while_the_request_w
     source = running.deployment.models["m"].source
     seen = []
 
-    def read():
+    def read(held):
         seen.append(site.store.locate(source))
-        return site.read()
+        return site.read(held)
 
     async with site.supervisor() as supervisor:
         await supervisor.apply(running.deployment)
-        assert supervisor.status()[0].conditions[0].reason == "Missing"
-        reloader = Reloader(str(site.file), read, running, supervisor)
-        supervisor.on_fetched = reloader.reload
+        assert supervisor.status()[0].conditions[1].reason == "Missing"
+        reloader = Reloader(str(site.file), read, running, supervisor, site.journal())
+        supervisor.on_fetched = reloader.refresh
         task = asyncio.create_task(reloader.run())
         assert await answer(supervisor, running.deployment, max_tokens=8, temperature=0.0, ignore_eos=True)
-        assert supervisor.status()[0].conditions[0].reason == "Present"
+        assert supervisor.status()[0].conditions[1].reason == "Present"
         expected = footprint.measure(site.store.locate(source), "auto", cpu=blas.mlx_is_cpu_only())
         assert supervisor.status()[0].info.weight_bytes == expected, "the ledger's estimate is what it takes"
         assert seen[-1] is not None, "the deployment was resolved with the new files"

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from appliance.control.reload import Reloader, Running
+from appliance.control.reload import Reloader
+from appliance.control.running import Running
 from appliance.errors import UnknownModel
 from appliance.vocab.event import TextDelta
 from tests.process.site import answer
@@ -22,7 +23,8 @@ class Live:
         self.running = running
         self.supervisor = supervisor
         self.shown = shown
-        self.reloader = Reloader(str(site.file), site.read, running, supervisor, show=shown.append)
+        self.journal = site.journal()
+        self.reloader = Reloader(str(site.file), site.read, running, supervisor, self.journal, show=shown.append)
 
     async def until(self, holds):
         async with asyncio.timeout(20):

@@ -1,6 +1,7 @@
 """A real `appliance up` for tests: started on a deploy file, spoken to over real sockets, ended by a signal."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -54,7 +55,8 @@ class Up:
 
     @classmethod
     def start(cls, file: Path, *arguments: str, **options: Any) -> Self:
-        """Spawn it; `wait_for` a line to know how far it is."""
+        """Spawn it; `wait_for` a line to know how far it is. Its state is kept beside the file."""
+        options = {"env": {**os.environ, "APPLIANCE_HOME": str(file.parent / ".appliance")}, **options}
         command = [sys.executable, "-m", "appliance", "up", "-f", str(file), *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
         up = cls(process)

@@ -1,0 +1,78 @@
+"""When files may have changed: notifications of their directories, and a look at them now and then."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from watchfiles import Change, awatch
+
+from appliance import log
+from appliance.control import files
+
+BACKSTOP_SECONDS = 2.0
+"""How often the files are looked at, for file systems that send no notifications."""
+LONGEST_QUIET_FACTOR = 3
+"""A file that never comes to rest is read after this many quiet times."""
+
+_log = log.get()
+
+
+class Watch:
+    """Calls `saved` whenever the files `names` may have changed and were quiet for `quiet` seconds since.
+
+    It may be called for nothing. `renew` has to be called when `names` or what their links lead to has changed.
+    """
+
+    def __init__(
+        self, names: Callable[[], tuple[str, ...]], quiet: Callable[[], float], saved: Callable[[], None]
+    ) -> None:
+        self._names = names
+        self._quiet = quiet
+        self._saved = saved
+        self._renewed = asyncio.Event()
+
+    def renew(self) -> None:
+        """Set up the notifications again."""
+        self._renewed.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch(), name="watch notifications")
+            tasks.create_task(self._backstop(), name="watch backstop")
+
+    async def _watch(self) -> None:
+        while True:
+            # Before the names are read: a change of them meanwhile is not lost.
+            self._renewed = asyncio.Event()
+            watched = await asyncio.to_thread(files.watched, self._names())
+            with suppress(OSError, RuntimeError):
+                await self._listen(watched)
+            if not self._renewed.is_set():
+                # Nothing to watch, or no more watches to be had: the backstop serves until something changes.
+                _log.warning("config.not_watched", directories=sorted(watched.directories))
+                await self._renewed.wait()
+
+    async def _listen(self, watched: files.Watched) -> None:
+        def ours(change: Change, path: str) -> bool:
+            return path in watched.paths
+
+        if not watched.directories:
+            return
+        # Runs once the watch below is set up: a save just before it was seen by nobody.
+        asyncio.get_running_loop().call_soon(self._saved)
+        quiet = int(self._quiet() * 1000)
+        async for _ in awatch(
+            *watched.directories, watch_filter=ours, step=quiet, debounce=quiet * LONGEST_QUIET_FACTOR,
+            recursive=False, stop_event=self._renewed,
+        ):  # fmt: skip
+            self._saved()
+
+    async def _backstop(self) -> None:
+        known = None
+        while True:
+            stamps = await asyncio.to_thread(files.stamps, self._names())
+            if known is not None and stamps != known:
+                self._saved()
+            known = stamps
+            await asyncio.sleep(BACKSTOP_SECONDS)

@@ -1,0 +1,252 @@
+"""What the appliance is told and tells over its admin socket."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+from sanic import HTTPResponse, Request
+
+from appliance.config.deployment import ModelSpec
+from appliance.control.conditions import missing
+from appliance.control.events import Event, Events
+from appliance.control.journal import Journal, plain
+from appliance.control.observer import Observer
+from appliance.control.reload import Reloader
+from appliance.control.running import Outcome
+from appliance.errors import BadRequest, TimedOut, UnknownGeneration, UnknownModel, Unsupported
+from appliance.server import admin_types as types
+from appliance.server.context import Context
+
+T = TypeVar("T")
+
+HEARTBEAT_SECONDS = 15.0
+DEFAULT_WAIT_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admin:
+    """What admin handlers share; `end` begins the shutdown."""
+
+    file: Path
+    pid: int
+    context: Context
+    reloader: Reloader
+    observer: Observer
+    journal: Journal
+    events: Events
+    end: Callable[[], None]
+
+    @property
+    def generation(self) -> int:
+        return self.context.running.generation
+
+
+async def status(request: Request, admin: Admin) -> HTTPResponse:
+    """Everything about the appliance; `wait=1` answers once it has converged or `timeout` seconds are over."""
+    if _wanted(request, "wait"):
+        await admin.observer.converged(_timeout(request))
+    admin.observer.look()
+    return _answer(_status(admin), admin)
+
+
+async def config(request: Request, admin: Admin) -> HTTPResponse:
+    """The running deployment in its resolved form."""
+    deployment, generation = admin.context.running.deployment, admin.generation
+    resolved = await asyncio.to_thread(plain, deployment)
+    return _answer(types.ConfigAnswer(generation, deployment.digest, list(deployment.files), resolved), admin)
+
+
+async def propose(request: Request, admin: Admin) -> HTTPResponse:
+    """With `dry_run=1`: what the document in the body, or without one the file on disk, would change."""
+    if not _wanted(request, "dry_run"):
+        raise Unsupported("the deploy file alone is the configuration: ask with dry_run=1, or save the file")
+    text = await _body(request)
+    proposal = await admin.reloader.propose(text or None)
+    return _answer(await asyncio.to_thread(types.plan, proposal), admin)
+
+
+async def reload(request: Request, admin: Admin) -> HTTPResponse:
+    """Read the file now. With a `plan` only that plan is carried out; `wait=1` answers when it has converged."""
+    body = _decode(await _body(request), types.ReloadBody)
+    outcome = await admin.reloader.reload_if(base=_if_match(request), plan=body.plan)
+    return await _applied(request, admin, outcome)
+
+
+async def rollback(request: Request, admin: Admin) -> HTTPResponse:
+    """Apply a kept generation as a new one; the file on disk stays as it is."""
+    body = _decode(await _body(request), types.RollbackBody)
+    outcome = await admin.reloader.rollback(body.generation, base=_if_match(request))
+    return await _applied(request, admin, outcome)
+
+
+async def generations(request: Request, admin: Admin) -> HTTPResponse:
+    """The kept generations, newest first."""
+    kept = await asyncio.to_thread(admin.journal.history)
+    return _answer(types.GenerationsAnswer([types.generation(each, admin.generation) for each in kept]), admin)
+
+
+async def generation(request: Request, admin: Admin, number: str) -> HTTPResponse:
+    """One kept generation with its resolved form."""
+    kept = await asyncio.to_thread(admin.journal.get, int(number)) if number.isdecimal() else None
+    if kept is None:
+        raise UnknownGeneration(f"generation {number[:20]} is not kept")
+    shown = types.generation(kept, admin.generation)
+    return _answer(types.GenerationDetail(shown, list(kept.sources), kept.resolved), admin)
+
+
+async def events(request: Request, admin: Admin) -> None:
+    """What happens from now on, one JSON object a line, or server-sent events for a client that accepts them."""
+    sse = "text/event-stream" in request.headers.get("accept", "")
+    with admin.events.listening() as listener:
+        response = await request.respond(content_type="text/event-stream" if sse else "application/x-ndjson")
+        await response.send(_line({"event": "events.begin", "generation": admin.generation}, sse))
+        while True:
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    event = await listener.next()
+            except TimeoutError:
+                await response.send(b": \n\n" if sse else b"\n")
+            else:
+                await response.send(_line(event, sse))
+
+
+async def load(request: Request, admin: Admin, name: str) -> HTTPResponse:
+    """Load a model now, and answer when it is ready; what failed before is tried again."""
+    spec = _model(admin, name)
+    admin.context.supervisor.forgive()
+    seconds = _timeout(request)
+    try:
+        async with asyncio.timeout(seconds if seconds < math.inf else None):
+            async with admin.context.supervisor.acquire(spec):
+                pass
+    except TimeoutError:
+        raise TimedOut(f"{spec.name} was not ready within {seconds:g} s; it goes on loading") from None
+    return _answer(_one(admin, spec.name), admin)
+
+
+async def unload(request: Request, admin: Admin, name: str) -> HTTPResponse:
+    """Stop a model's engine; the next request loads it again."""
+    spec = _model(admin, name)
+    admin.context.supervisor.unload(spec.name)
+    return _answer(_one(admin, spec.name), admin)
+
+
+async def shutdown(request: Request, admin: Admin) -> HTTPResponse:
+    """Let running generations finish, then end."""
+    admin.end()
+    return _answer(types.Accepted(), admin, 202)
+
+
+async def _applied(request: Request, admin: Admin, outcome: Outcome) -> HTTPResponse:
+    said = types.reload(outcome)
+    if outcome.status == "rejected":
+        error = types.ErrorObject(outcome.message, "invalid_request_error", None, "config_rejected")
+        return _answer(types.ErrorAnswer(error, said.problems), admin, 422)
+    convergence = None
+    if _wanted(request, "wait"):
+        await admin.observer.converged(_timeout(request))
+        convergence = _convergence(admin)
+    return _answer(types.AppliedAnswer(said, convergence), admin)
+
+
+def _status(admin: Admin) -> types.StatusAnswer:
+    context = admin.context
+    reasons = ["the appliance is shutting down"] if context.draining else list(context.supervisor.readiness())
+    return types.StatusAnswer(
+        version=context.version,
+        pid=admin.pid,
+        started=context.started,
+        file=str(admin.file),
+        generation=admin.generation,
+        file_matches_running=admin.reloader.matches,
+        last_reload=types.reload(admin.reloader.last),
+        convergence=_convergence(admin),
+        ready=not reasons,
+        not_ready=reasons,
+        draining=context.draining,
+        in_flight=len(context.in_flight),
+        pending_restart=list(context.running.pending_restart),
+        models=_models(admin),
+    )
+
+
+def _convergence(admin: Admin) -> types.Convergence:
+    left = missing(admin.observer.models)
+    final = bool(left) and all(each.final for each in left)
+    return types.Convergence(not left, [str(each) for each in left], final)
+
+
+def _models(admin: Admin) -> list[types.ModelAnswer]:
+    standings = admin.observer.standings
+    return [types.model(m, () if m.retired else standings[m.name]) for m in admin.observer.models]
+
+
+def _one(admin: Admin, name: str) -> types.ModelAnswer:
+    admin.observer.look()
+    return next(model for model in _models(admin) if model.name == name and not model.retired)
+
+
+def _model(admin: Admin, name: str) -> ModelSpec:
+    name = unquote(name)
+    spec = admin.context.running.deployment.models.get(name)
+    if spec is None:
+        raise UnknownModel(f"there is no model {name[:200]!r} in this deployment", param="model")
+    return spec
+
+
+def _answer(value: msgspec.Struct, admin: Admin, status: int = 200) -> HTTPResponse:
+    headers = {"etag": f'"{admin.generation}"'}
+    body = msgspec.json.encode(value)
+    return HTTPResponse(body, status=status, headers=headers, content_type="application/json")
+
+
+def _line(event: Event, sse: bool) -> bytes:
+    data = msgspec.json.encode(event)
+    return b"event: " + str(event["event"]).encode() + b"\ndata: " + data + b"\n\n" if sse else data + b"\n"
+
+
+def _decode(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"the body is not what is expected here: {error}") from None
+
+
+async def _body(request: Request) -> bytes:
+    await request.receive_body()
+    return request.body
+
+
+def _wanted(request: Request, name: str) -> bool:
+    match request.args.get(name, "0"):
+        case "1" | "true" | "":
+            return True
+        case "0" | "false":
+            return False
+        case value:
+            raise BadRequest(f"{name} must be 0 or 1, not {value[:20]!r}", param=name)
+
+
+def _timeout(request: Request) -> float:
+    text: Any = request.args.get("timeout", DEFAULT_WAIT_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not seconds >= 0:
+        raise BadRequest("timeout must be a number of seconds", param="timeout")
+    return seconds
+
+
+def _if_match(request: Request) -> int | None:
+    text = request.headers.get("if-match", "*").strip().removeprefix("W/").strip('"')
+    if text == "*":
+        return None
+    if not text.isdecimal():
+        raise BadRequest("If-Match must be the number of a generation in quotes", param="If-Match")
+    return int(text)

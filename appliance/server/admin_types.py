@@ -1,0 +1,222 @@
+"""What admin requests and answers hold; the OpenAPI document is made from these types."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from appliance.config.problem import Problem, as_data
+from appliance.control.conditions import Standing
+from appliance.control.journal import Generation
+from appliance.control.running import Outcome, Proposal
+from appliance.control.status import ModelStatus
+
+
+class ProblemAnswer(Struct, frozen=True):
+    """What is wrong with a deploy file, and where; lines and columns count from 1."""
+
+    code: str
+    severity: Literal["error", "warning"]
+    file: str
+    line: int
+    column: int
+    end_column: int
+    path: str
+    message: str
+    hint: str
+
+
+class ConditionAnswer(Struct, frozen=True):
+    """Resolved, Downloaded, Loaded, Ready or Degraded; `since` is Unix seconds."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+    since: float
+    generation: int
+
+
+class Progress(Struct, frozen=True):
+    """`total` is 0 where it is not known."""
+
+    phase: str
+    done: float
+    total: float
+
+
+class ModelAnswer(Struct, frozen=True):
+    """One model, or one engine of an earlier generation on its way out (`retired`).
+
+    `bytes` is what its engine is expected to take, `idle_left` seconds until it is unloaded, if that clock runs.
+    """
+
+    name: str
+    state: Literal["cold", "loading", "ready", "draining"]
+    pid: int | None
+    leases: int
+    waiting: int
+    idle_left: float | None
+    bytes: int
+    retired: bool
+    load: Progress | None
+    download: Progress | None
+    conditions: list[ConditionAnswer]
+
+
+class ReloadAnswer(Struct, frozen=True):
+    """What became of the last look at the file; `time` is Unix seconds."""
+
+    status: Literal["applied", "unchanged", "rejected"]
+    generation: int
+    time: float
+    message: str
+    problems: list[ProblemAnswer]
+
+
+class Convergence(Struct, frozen=True):
+    """`missing` says what the running generation asks for and does not have yet; `final` that waiting is no use."""
+
+    converged: bool
+    missing: list[str]
+    final: bool
+
+
+class StatusAnswer(Struct, frozen=True):
+    """The whole appliance. `not_ready` says why readiness is refused, `started` is Unix seconds."""
+
+    version: str
+    pid: int
+    started: int
+    file: str
+    generation: int
+    file_matches_running: bool
+    last_reload: ReloadAnswer
+    convergence: Convergence
+    ready: bool
+    not_ready: list[str]
+    draining: bool
+    in_flight: int
+    pending_restart: list[str]
+    models: list[ModelAnswer]
+
+
+class ConfigAnswer(Struct, frozen=True):
+    """The running deployment with every default written out; secrets are replaced by their type."""
+
+    generation: int
+    digest: str
+    files: list[str]
+    resolved: dict[str, Any]
+
+
+class PlanAnswer(Struct, frozen=True):
+    """What a document would change; `id` names exactly this change to exactly this generation."""
+
+    id: str
+    generation: int
+    digest: str
+    empty: bool
+    changes: list[str]
+    warnings: list[ProblemAnswer]
+
+
+class ReloadBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """`plan` is the id of the only plan to carry out."""
+
+    plan: str | None = None
+
+
+class RollbackBody(Struct, frozen=True, forbid_unknown_fields=True):
+    generation: int
+
+
+class AppliedAnswer(Struct, frozen=True):
+    """A reload or a rollback; `convergence` where it was waited for."""
+
+    reload: ReloadAnswer
+    convergence: Convergence | None
+
+
+class GenerationAnswer(Struct, frozen=True):
+    """A kept generation; `changes` are the lines of the plan that led to it."""
+
+    number: int
+    time: float
+    cause: str
+    digest: str
+    running: bool
+    changes: list[str]
+
+
+class GenerationsAnswer(Struct, frozen=True):
+    """Newest first."""
+
+    generations: list[GenerationAnswer]
+
+
+class GenerationDetail(Struct, frozen=True):
+    generation: GenerationAnswer
+    files: list[str]
+    resolved: dict[str, Any]
+
+
+class ErrorObject(Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """`problems` where a file was refused."""
+
+    error: ErrorObject
+    problems: list[ProblemAnswer] = []
+
+
+class Accepted(Struct, frozen=True):
+    """It is being done."""
+
+    accepted: bool = True
+
+
+def problem(found: Problem) -> ProblemAnswer:
+    return ProblemAnswer(**as_data(found))
+
+
+def reload(outcome: Outcome) -> ReloadAnswer:
+    problems = [problem(found) for found in outcome.problems]
+    return ReloadAnswer(outcome.status, outcome.generation, outcome.time, outcome.message, problems)
+
+
+def plan(proposal: Proposal) -> PlanAnswer:
+    deployment = proposal.deployment
+    warnings = [problem(found) for found in deployment.warnings]
+    lines = str(proposal.plan).splitlines()
+    return PlanAnswer(proposal.id, proposal.base, deployment.digest, not proposal.plan, lines, warnings)
+
+
+def model(status: ModelStatus, standings: tuple[Standing, ...]) -> ModelAnswer:
+    return ModelAnswer(
+        name=status.name,
+        state=status.state.value,
+        pid=status.pid,
+        leases=status.leases,
+        waiting=status.waiting,
+        idle_left=status.idle_left,
+        bytes=status.bytes,
+        retired=status.retired,
+        load=Progress(status.load[0], status.load[1], 1.0) if status.load else None,
+        download=Progress(*status.download) if status.download else None,
+        conditions=[_condition(standing) for standing in standings],
+    )
+
+
+def _condition(standing: Standing) -> ConditionAnswer:
+    said = standing.condition
+    return ConditionAnswer(said.name, said.holds, said.reason, said.message, standing.since, standing.generation)
+
+
+def generation(kept: Generation, running: int) -> GenerationAnswer:
+    number = kept.number
+    return GenerationAnswer(number, kept.time, kept.cause, kept.digest, number == running, list(kept.changes))
