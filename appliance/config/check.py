@@ -95,7 +95,9 @@ class _Walk:
         self.scalars[path] = expanded
         value, types = source.natural(expanded), types_of(schema)
         if expanded.written is not None:
-            self.substituted.append(expanded)
+            # A secret is wrapped, so no message can hold it.
+            if not schema.get("x-secret"):
+                self.substituted.append(expanded)
             if "string" in types and not is_a(value, types):
                 value = expanded.text
         return value
@@ -122,7 +124,10 @@ class _Reading:
             case list():
                 items = self.schema.resolve(schema.get("items", ANYWHERE))
                 found = [self.value(item, items, (*path, i)) for i, item in enumerate(value)]
-                return [item for item in found if item is not _DROP]
+                if "object" in types_of(self.schema.branch(items, dict) or ANYWHERE):
+                    return [{} if item is _DROP else item for item in found]
+                # A list with a gap would put what follows it in the wrong place.
+                return _DROP if any(item is _DROP for item in found) else found
         return _read(value, schema)
 
     def object(self, value: Mapping[str, Any], schema: JsonSchema, path: Path) -> dict[str, Any]:

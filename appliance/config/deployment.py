@@ -5,18 +5,19 @@ Durations are seconds (`math.inf` for `never`), sizes are bytes, paths are absol
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 
+from appliance.config.access import Security
+from appliance.config.layers import EMPTY as EMPTY
+from appliance.config.layers import Overlay as Overlay
+from appliance.config.layers import Policy as Policy
+from appliance.config.layers import empty
+from appliance.config.operations import Hook, Observability, Storage
 from appliance.config.problem import Problem
+from appliance.config.routing import Routing
+from appliance.config.tuning import Kv, Quantized, RetryLoad, Speculative
 from appliance.vocab.request import SamplingPatch
 from appliance.vocab.spec import DType
-
-EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-def _empty() -> Mapping[str, Any]:
-    return EMPTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,18 @@ Listen = TcpListen | UnixListen | FdListen
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """Absolute paths."""
+
+    cert: str
+    key: str
+    client_ca: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSettings:
+    """`time_zone` None is the machine's; no `trusted_hosts` answers to all."""
+
     listen: tuple[Listen, ...]
     request_timeout: float
     first_token_timeout: float
@@ -59,6 +71,11 @@ class ServerSettings:
     unknown_fields: Literal["warn", "reject"]
     watch: bool
     quiet: float
+    tls: Tls | None = None
+    apis: tuple[str, ...] = ("openai",)
+    time_zone: str | None = None
+    cors: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,39 +84,45 @@ class EngineOptions:
 
     blas: str
     stall_target: float
+    spare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Requests that wait for memory; times in seconds."""
+
+    max: int = 256
+    max_wait: float = 300.0
+    min_resident: float = 20.0
+    starve_after: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """`budget` is bytes of this machine's memory all engines together may take."""
+    """`budget` is bytes of this machine's memory all engines together may take.
+
+    `keep_free` are bytes left to others, `kv_reserve` bytes of the budget no weights may take. `max_loaded` None is
+    without end; of each group of `exclusive` one model at most is in memory.
+    """
 
     budget: int
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """Hard rules on sampling: later layers may only tighten them."""
-
-    lock: Mapping[str, Any] = field(default_factory=_empty)
-    clamp: Mapping[str, tuple[float, float]] = field(default_factory=_empty)
-    forbid: Mapping[str, Literal["strip", "reject"]] = field(default_factory=_empty)
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """Request-time values a profile, alias or model lays over those below it."""
-
-    sampling: SamplingPatch = SamplingPatch()
-    template: Mapping[str, Any] = field(default_factory=_empty)
-    policy: Policy = Policy()
+    keep_free: int = 0
+    kv_reserve: int = 0
+    max_loaded: int | None = None
+    exclusive: tuple[frozenset[str], ...] = ()
+    queue: Queue = Queue()
 
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """`prefix_bytes` 0 keeps no prefixes."""
+    """`prefix_bytes` 0 keeps no prefixes, `disk_bytes` 0 none on disk. `path` is absolute, `ttl` seconds."""
 
     name: str
     prefix_bytes: int
+    disk_bytes: int = 0
+    path: str = ""
+    ttl: float = 604800.0
+    share: Literal["key", "all"] = "key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +154,17 @@ class Family:
     """What a model family needs; `generic` where none matched."""
 
     name: str
-    template_kwargs: Mapping[str, Any] = field(default_factory=_empty)
-    roles: Mapping[str, str] = field(default_factory=_empty)
+    template_kwargs: Mapping[str, Any] = field(default_factory=empty)
+    roles: Mapping[str, str] = field(default_factory=empty)
     stop_tokens: tuple[str, ...] = ()
     sampling: SamplingPatch = SamplingPatch()
     modes: tuple[Mode, ...] = ()
     tool_dialect: str = "none"
     reasoning_dialect: str = "none"
-    capabilities: Mapping[str, Any] = field(default_factory=_empty)
+    capabilities: Mapping[str, Any] = field(default_factory=empty)
+
+
+ModelKind = Literal["text", "embedding", "rerank", "vision", "transcription", "speech"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +172,8 @@ class ModelSpec:
     """One servable model. `context` is what the file allows; the checkpoint may allow less.
 
     `checkpoint` is the sampling of the checkpoint's generation_config.json where its files are present.
-    `own` is the model's own overlay, `profile` the name of the one it lays under itself.
+    `own` is the model's own overlay, `profile` the name of the one it lays under itself. `warm` are the texts whose
+    prefixes are computed at load, `adapters` absolute directories by name.
     """
 
     name: str
@@ -166,6 +193,14 @@ class ModelSpec:
     family: Family
     checkpoint: SamplingPatch
     fingerprint: str
+    extends: str | None = None
+    kind: ModelKind = "text"
+    retry_load: RetryLoad = RetryLoad()
+    kv: Kv | None = None
+    quantize: Quantized | None = None
+    speculative: Speculative | None = None
+    warm: tuple[str, ...] = ()
+    adapters: Mapping[str, str] = field(default_factory=empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +240,13 @@ class Deployment:
     aliases: Mapping[str, Alias]
     caches: Mapping[str, CachePolicy]
     digest: str = field(compare=False)
+    security: Security = Security()
+    routing: Routing = Routing()
+    storage: Storage = Storage()
+    hooks: tuple[Hook, ...] = ()
+    observability: Observability = Observability()
     files: tuple[str, ...] = field(default=(), compare=False)
-    sources: Mapping[str, bytes] = field(default_factory=_empty, compare=False, repr=False)
+    sources: Mapping[str, bytes] = field(default_factory=empty, compare=False, repr=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
 
 

@@ -1,48 +1,73 @@
 """The difference between two deployments as a Plan: what changes, and what has to happen for it. PURE."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from appliance.config.deployment import Alias, CachePolicy, Deployment, Family, ModelSpec, Overlay, Policy
-from appliance.config.policy import show
-from appliance.config.units import show_bytes, show_duration, show_tokens
-from appliance.vocab.request import SamplingPatch
+from appliance.config.deployment import Deployment, ModelSpec, Source
+from appliance.config.engines import Engines, engines
+from appliance.config.problem import Path, dotted
+from appliance.config.scalar import show
+from appliance.config.settings import ENTITIES, Setting, Settings, is_secret, of_model, settings
 
 Apply = Literal["live", "cache", "engine", "listener", "process"]
 
 APPLY: Mapping[str, Apply] = {
     "version": "live",
+    "include": "live",
     "server.listen": "listener",
+    "server.tls": "listener",
     "server": "live",
+    "security": "live",
     "memory": "live",
     "engine.blas": "engine",
-    "engine.stall_target": "live",
+    "engine": "live",
     "defaults.dtype": "engine",
     "defaults": "live",
     "profiles": "live",
     "aliases": "live",
+    "routing": "live",
+    "cache": "live",
     "cache.*.prefix": "cache",
     "cache.*.prefix.memory": "live",
+    "cache.*.prefix.disk": "live",
+    "cache.*.prefix.ttl": "live",
+    "cache.*.share": "cache",
+    "storage": "live",
+    "hooks": "live",
+    "observability": "live",
     "models.*": "live",
     "models.*.source": "engine",
     "models.*.revision": "engine",
+    "models.*.kind": "engine",
     "models.*.dtype": "engine",
+    "models.*.quantize": "engine",
+    "models.*.speculative": "engine",
     "models.*.trust_remote_code": "engine",
+    "models.*.kv": "cache",
 }
 """What a change of a setting, or of anything below it, needs; `*` is any name. The schema says the same."""
+
+SIGNS: Mapping[Apply, str] = {"live": "~", "cache": "~!", "engine": "~!", "listener": "!!", "process": "!!"}
+_STRENGTH: tuple[Apply, ...] = ("live", "cache", "engine", "listener", "process")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting, with its values as a user would write them."""
+    """One setting, with its values as a user would write them; `sign` says whether a whole thing comes or goes."""
 
     path: str
     apply: Apply
     before: str
     after: str
+    sign: str
 
     def __str__(self) -> str:
+        match self.sign:
+            case "+":
+                return f"{self.path}: {self.after}" if self.after else self.path
+            case "-":
+                return f"{self.path}: {self.before}" if self.before else self.path
         return f"{self.path}: {self.before} > {self.after}"
 
 
@@ -51,7 +76,7 @@ class AddModel:
     name: str
 
     def __str__(self) -> str:
-        return f"+ models.{self.name}"
+        return f"+ {dotted(('models', self.name))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +84,7 @@ class RemoveModel:
     name: str
 
     def __str__(self) -> str:
-        return f"- models.{self.name}"
+        return f"- {dotted(('models', self.name))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +96,7 @@ class ChangeModel:
     changes: tuple[Change, ...]
 
     def __str__(self) -> str:
-        return "\n".join(f"{SIGNS[change.apply]} {change}" for change in self.changes)
+        return "\n".join(f"{change.sign} {change}" for change in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +110,18 @@ class ChangeSetting:
         return self.change.apply
 
     def __str__(self) -> str:
-        return f"{SIGNS[self.change.apply]} {self.change}"
+        return f"{self.change.sign} {self.change}"
 
 
 Action = AddModel | RemoveModel | ChangeModel | ChangeSetting
 
-SIGNS: Mapping[Apply, str] = {"live": "~", "cache": "~!", "engine": "~!", "listener": "!!", "process": "!!"}
-_STRENGTH: tuple[Apply, ...] = ("live", "cache", "engine", "listener", "process")
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What turns one deployment into another; empty for equal ones."""
+    """What turns one deployment into another; empty for equal ones. `engines` is what becomes of each engine."""
 
     actions: tuple[Action, ...]
+    engines: Engines = field(default=Engines(), compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.actions)
@@ -110,18 +133,25 @@ class Plan:
 def diff(old: Deployment, new: Deployment) -> Plan:
     """Models first (gone, new, changed), then everything else, each in the order of its name."""
     if old == new:
-        return Plan(())
+        return Plan((), engines(old, new, frozenset()))
     kept = sorted(old.models.keys() & new.models.keys())
     actions: list[Action] = [RemoveModel(name) for name in sorted(old.models.keys() - new.models.keys())]
     actions += [AddModel(name) for name in sorted(new.models.keys() - old.models.keys())]
-    actions += [a for name in kept if (a := _model(old.models[name], new.models[name])) is not None]
-    actions += [ChangeSetting(change) for change in _changes(_settings(old), _settings(new))]
-    return Plan(tuple(actions))
+    changed = [a for name in kept if (a := _model(old.models[name], new.models[name])) is not None]
+    others = [ChangeSetting(change) for change in _others(settings(old), settings(new))]
+    caches = {change.change.path.split(".")[1] for change in others if change.apply == "cache"}
+    rebuilt = {model.name for model in changed if model.apply == "cache"}
+    rebuilt |= {name for name in kept if new.models[name].cache.name in caches}
+    return Plan((*actions, *changed, *others), engines(old, new, frozenset(rebuilt)))
 
 
 def apply_class(path: str) -> Apply:
     """What a change at a dotted path, `*` for names, needs: as the nearest row above it says."""
-    parts = path.split(".")
+    return _class_of(tuple(path.split(".")))
+
+
+def _class_of(path: Path) -> Apply:
+    parts = tuple("*" if i == 1 and path[0] in ("models", "cache") else str(part) for i, part in enumerate(path))
     for end in range(len(parts), 0, -1):
         if (row := APPLY.get(".".join(parts[:end]))) is not None:
             return row
@@ -129,130 +159,99 @@ def apply_class(path: str) -> Apply:
 
 
 def _model(old: ModelSpec, new: ModelSpec) -> ChangeModel | None:
-    changes = list(_changes(_of_model(old), _of_model(new)))
+    changes = list(_changes(of_model(old), of_model(new)))
+    if old.checkpoint != new.checkpoint:
+        changes.append(Change(dotted(("models", new.name, "checkpoint")), "live", "its sampling", "another", "~"))
     if old.fingerprint != new.fingerprint and all(change.apply != "engine" for change in changes):
-        changes.append(Change(f"models.{new.name}.source", "engine", show(old.source.text), "its files changed"))
+        path = dotted(("models", new.name, "source"))
+        changes.append(Change(path, "engine", show(old.source.text), "its files changed", SIGNS["engine"]))
     if not changes:
         return None
     strongest = max((change.apply for change in changes), key=_STRENGTH.index)
     return ChangeModel(new.name, strongest, tuple(changes))
 
 
-Settings = Mapping[tuple[str, ...], Any]
-"""Values by path. The generic path is the same with the names of entities replaced by `*`."""
+def _others(old: Settings, new: Settings) -> Iterator[Change]:
+    """Everything but models: whole entities where they come or go, single settings otherwise."""
+    old, new = ({p: s for p, s in side.items() if p[0] != "models"} for side in (old, new))
+    before, after = _entities(old), _entities(new)
+    yield from sorted(
+        [
+            *(_whole(path, old, "-") for path in before - after),
+            *(_whole(path, new, "+") for path in after - before),
+            *_changes(_of_both(old, before & after), _of_both(new, before & after)),
+        ],
+        key=lambda change: change.path,
+    )
+
+
+def _entity(path: Path) -> Path | None:
+    return next((path[: len(kind) + 1] for kind in ENTITIES if path[: len(kind)] == kind), None)
+
+
+def _entities(found: Settings) -> set[Path]:
+    return {entity for path in found if (entity := _entity(path)) is not None}
+
+
+def _of_both(found: Settings, entities: set[Path]) -> Settings:
+    return {p: s for p, s in found.items() if (entity := _entity(p)) is None or entity in entities}
+
+
+def _whole(path: Path, found: Settings, sign: str) -> Change:
+    """An entity that comes or goes, with the one thing most worth knowing about it."""
+    main = next((s for part in _MAIN if (s := found.get((*path, *part))) is not None), None)
+    said = _said(main) if main is not None else ""
+    return Change(dotted(path), _class_of(path), said, said, sign)
+
+
+_MAIN: tuple[Path, ...] = (("model",), ("use",), ("to",), ("url",), ("allow",), ("prefix", "memory"), ("prefix",))
 
 
 def _changes(old: Settings, new: Settings) -> Iterator[Change]:
-    for path in sorted(old.keys() | new.keys()):
-        before, after = old.get(path), new.get(path)
-        if before != after:
-            yield Change(
-                ".".join(path), _class_of(path, before, after), _written(path, before), _written(path, after)
-            )
+    # Between a cache and none there is one line, not one for each of its settings.
+    none = {path for path in old.keys() ^ new.keys() if path[0] == "cache" and path[2:] == ("prefix",)}
+    for path in sorted(old.keys() | new.keys(), key=dotted):
+        before, after = old.get(path, _NOTHING), new.get(path, _NOTHING)
+        if path in none:
+            memory = (*path, "memory")
+            before, after = old.get(path) or old[memory], new.get(path) or new[memory]
+        elif path[:3] in none and path[3:]:
+            continue
+        if not _same(before, after):
+            apply = _class_of(path)
+            yield Change(dotted(path), apply, *_both(before, after), SIGNS[apply])
 
 
-def _class_of(path: tuple[str, ...], before: Any, after: Any) -> Apply:
-    match path:
-        case ("cache", _):
-            kinds = {policy.prefix_bytes > 0 for policy in (before, after) if isinstance(policy, CachePolicy)}
-            return apply_class("cache.*.prefix" if len(kinds) > 1 else "cache.*.prefix.memory")
-        case ("models" | "aliases" | "profiles" as kind, _, *rest):
-            return apply_class(".".join((kind, "*", *rest)))
-    return apply_class(".".join(path))
+_NOTHING = Setting(None)
 
 
-def _of_model(model: ModelSpec) -> Settings:
-    values = {
-        "source": f"{model.source.kind}:{model.source.ref}",
-        "revision": model.source.revision,
-        "dtype": model.dtype,
-        "trust_remote_code": model.trust_remote_code,
-        "load": model.load,
-        "pin": model.pin,
-        "idle_unload": model.idle_unload,
-        "context": model.context,
-        "concurrency": model.concurrency,
-        "cache": model.cache.name,
-        "load_timeout": model.load_timeout,
-        "profile": model.profile,
-        "family": model.family,
-        "checkpoint": model.checkpoint,
-        "sampling": model.own.sampling,
-        "template": model.own.template,
-        "template.file": model.template_text,
-        "policy": model.own.policy,
-    }
-    return {("models", model.name, key): value for key, value in values.items()}
+def _same(before: Setting, after: Setting) -> bool:
+    if isinstance(before.value, Source) and isinstance(after.value, Source):
+        return (before.value.kind, before.value.ref) == (after.value.kind, after.value.ref)
+    return bool(before == after)
 
 
-def _settings(deployment: Deployment) -> Settings:
-    server, engine = deployment.server, deployment.engine
-    out: dict[tuple[str, ...], Any] = {
-        ("server", "listen"): server.listen,
-        ("server", "request_timeout"): server.request_timeout,
-        ("server", "first_token_timeout"): server.first_token_timeout,
-        ("server", "idle_timeout"): server.idle_timeout,
-        ("server", "drain_timeout"): server.drain_timeout,
-        ("server", "heartbeat"): server.heartbeat,
-        ("server", "max_body"): server.max_body,
-        ("server", "unknown_fields"): server.unknown_fields,
-        ("server", "reload", "watch"): server.watch,
-        ("server", "reload", "quiet"): server.quiet,
-        ("engine", "blas"): engine.blas,
-        ("engine", "stall_target"): engine.stall_target,
-        ("memory", "budget"): deployment.memory.budget,
-        ("defaults", "sampling"): deployment.defaults.sampling,
-        ("defaults", "template"): deployment.defaults.template,
-        ("defaults", "policy"): deployment.defaults.policy,
-    }
-    out |= {("profiles", name): profile for name, profile in deployment.profiles.items()}
-    out |= {("aliases", name): alias for name, alias in deployment.aliases.items()}
-    return out | {("cache", name): cache for name, cache in deployment.caches.items()}
+def _both(before: Setting, after: Setting) -> tuple[str, str]:
+    if is_secret(before) and is_secret(after):
+        return _said(before), f"another {_said(after)}"
+    return _said(before), _said(after)
 
 
-def _written(path: tuple[str, ...], value: Any) -> str:
-    """A value as it would stand in the file at this path."""
-    match path[-1], value:
-        case "max_body" | "budget", int():
-            return show_bytes(value)
-        case "context", int():
-            return show_tokens(value)
-        case _, float():
-            return show_duration(value)
-    return _said(value)
-
-
-def _said(value: Any) -> str:
+def _said(setting: Setting) -> str:
     """A value in a few words."""
+    return _text(setting.data)
+
+
+def _text(value: Any) -> str:
     match value:
         case None:
             return "nothing"
         case bool():
             return "true" if value else "false"
-        case str() if "\n" in value or len(value) > 60:
-            return f"{value.splitlines()[0][:40]}... ({len(value)} characters)"
-        case Family():
-            return value.name
-        case CachePolicy():
-            return show_bytes(value.prefix_bytes) if value.prefix_bytes else "none"
-        case SamplingPatch():
-            return _said(value.given())
-        case Alias():
-            return " ".join(
-                filter(None, (value.model, *value.profiles, "hidden" if value.hidden else "", _own(value)))
-            )
-        case Overlay():
-            return _own(value) or "empty"
-        case Policy():
-            return _said({k: v for k in ("lock", "clamp", "forbid") if (v := getattr(value, k))})
-        case Mapping():
-            return "{" + ", ".join(f"{k}: {_said(v)}" for k, v in value.items()) + "}"
-        case tuple() | list():
-            return "[" + ", ".join(_said(v) for v in value) + "]"
+        case float() if value.is_integer():
+            return str(int(value))
+        case dict():
+            return "{" + ", ".join(f"{k}: {_text(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_text, value)) + "]"
     return show(value)
-
-
-def _own(value: Alias | Overlay) -> str:
-    own = value.own if isinstance(value, Alias) else value
-    parts = {"sampling": own.sampling.given(), "template": own.template, "policy": own.policy}
-    return " ".join(f"{key} {_said(part)}" for key, part in parts.items() if part and part != Policy())

@@ -1,27 +1,39 @@
 """The only reader of files and environment: a path to a Deployment, or to all that is wrong with it."""
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from appliance.config import source, sources
-from appliance.config.check import check
+from appliance.config import load_files as files
+from appliance.config import source
+from appliance.config.check import Expand, check
+from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY, Deployment
+from appliance.config.extend import extend
 from appliance.config.family import FamilyFile, family_file
-from appliance.config.fingerprint import FileFact
+from appliance.config.include import join
+from appliance.config.load_files import Reader
 from appliance.config.problem import Path as KeyPath
-from appliance.config.problem import Place, Problem, Rejected, at
+from appliance.config.problem import Place, Problem, Rejected, at, in_order
 from appliance.config.resolve import resolve
 from appliance.config.schema import Schema
-from appliance.config.source import Scalar
+from appliance.config.source import Node, Scalar
 from appliance.config.substitute import expand
 from appliance.config.world import Inspect, World
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """All that can be said of a file. With errors among the problems, the deployment is what is left without them."""
+
+    deployment: Deployment
+    file: Checked
+    problems: tuple[Problem, ...]
 
 
 def read(
@@ -31,24 +43,60 @@ def read(
     inspect: Inspect,
     memory_bytes: int,
     held: Mapping[str, bytes] = EMPTY,
+    tolerate: Collection[str] = (),
 ) -> Deployment:
     """The deployment a file describes. `inspect` says what a checkpoint is, None where its files are not here yet;
     `memory_bytes` is this machine's memory. Files of `held`, by absolute path, are not looked for on disk.
-    Raises Rejected with every problem found.
+    Raises Rejected with every problem found, if there is an error of a code that is not in `tolerate`.
     """
-    reader = _Reader(path, environ.get("HOME", ""), held)
-    deployment, problems = _resolved(reader, environ, inspect, memory_bytes)
-    problems = [reader.with_excerpt(problem) for problem in problems]
+    return examine(
+        path, environ=environ, inspect=inspect, memory_bytes=memory_bytes, held=held, tolerate=tolerate
+    ).deployment
+
+
+def examine(
+    path: Path,
+    *,
+    environ: Mapping[str, str],
+    inspect: Inspect,
+    memory_bytes: int,
+    held: Mapping[str, bytes] = EMPTY,
+    tolerate: Collection[str] = (),
+) -> Examined:
+    """What `read` gives, with the file it was made from: for questions about where a value comes from."""
+    reader = Reader(path, environ.get("HOME", ""), held)
+    tree, problems = _tree(reader, environ)
+    if tree is None:
+        raise _rejected(reader, problems, ())
+    checked, found = check(tree, schema("deploy"), _substitution(reader, environ))
+    file, unextended = extend(checked)
+    world = World(
+        bases=reader.bases,
+        home=reader.home,
+        memory_bytes=memory_bytes,
+        families=families(),
+        inspect=inspect,
+        stat=files.stat,
+        read=reader.absolute,
+    )
+    deployment, meaning = resolve(file, world)
+    problems = [problem for problem in problems + found + unextended + meaning if problem.code not in tolerate]
     if any(problem.severity == "error" for problem in problems):
-        raise Rejected(problems, tuple(reader.contents), _digest(reader.contents))
-    assert deployment is not None
-    kept = {file: data for file, data in reader.contents.items() if data is not None and file not in reader.secret}
-    return replace(deployment, files=tuple(reader.contents), sources=kept, warnings=tuple(problems))
+        raise _rejected(reader, problems, checked.secrets)
+    warnings = in_order(reader.with_excerpt(problem, checked.secrets) for problem in problems)
+    deployment = replace(
+        deployment,
+        digest=files.digest(reader.contents),
+        files=tuple(reader.contents),
+        sources=reader.sources(),
+        warnings=warnings,
+    )
+    return Examined(deployment, file, warnings)
 
 
-def digest(files: Iterable[str]) -> str:
+def digest(paths: Iterable[str]) -> str:
     """The digest a Deployment made from these files now would have; of a file that is gone, that it is gone."""
-    return _digest({file: _bytes(file) for file in files})
+    return files.digest(files.now(paths))
 
 
 def machine_memory() -> int:
@@ -70,14 +118,14 @@ def schema(which: str) -> Schema:
 @cache
 def families() -> Mapping[str, FamilyFile]:
     """The shipped family files by family. Raises Rejected where one is broken."""
-    files = [family(text, name) for name, text in family_texts()]
-    return {file.family.name: file for file in files}
+    found = [family(text, name) for name, text in family_texts()]
+    return {file.family.name: file for file in found}
 
 
 def family_texts() -> list[tuple[str, str]]:
     """The shipped family files: names and texts."""
-    files = sorted(_shipped("profiles").iterdir(), key=lambda file: file.name)
-    return [(file.name, file.read_text(encoding="utf-8")) for file in files if file.name.endswith(".yaml")]
+    found = sorted(_shipped("profiles").iterdir(), key=lambda file: file.name)
+    return [(file.name, file.read_text(encoding="utf-8")) for file in found if file.name.endswith(".yaml")]
 
 
 def family(text: str, name: str) -> FamilyFile:
@@ -87,138 +135,69 @@ def family(text: str, name: str) -> FamilyFile:
         checked, found = check(tree, schema("family"), lambda scalar, _: scalar)
         problems += found
     if problems:
-        raise Rejected(_excerpted(problem, {name: text}) for problem in problems)
+        lines = text.splitlines()
+        raise Rejected(replace(p, excerpt=files.printable(lines[p.line - 1])) if lines else p for p in problems)
     return family_file(checked.value)
 
 
-def _resolved(
-    reader: "_Reader", environ: Mapping[str, str], inspect: Inspect, memory_bytes: int
-) -> tuple[Deployment | None, list[Problem]]:
-    text = reader.deploy_file()
-    if isinstance(text, Problem):
-        return None, [text]
-    tree, problems = source.parse(text, reader.shown)
-    if tree is None:
-        return None, problems
+def _rejected(reader: Reader, problems: Iterable[Problem], secrets: tuple[Place, ...]) -> Rejected:
+    shown = [reader.with_excerpt(problem, secrets) for problem in problems]
+    return Rejected(shown, tuple(reader.contents), files.digest(reader.contents))
 
+
+def _substitution(reader: Reader, environ: Mapping[str, str]) -> Expand:
     def substituted(scalar: Scalar, path: KeyPath) -> Scalar | Problem:
-        return expand(scalar, path, environ, reader.relative)
+        base = reader.bases[scalar.place.file]
+        return expand(scalar, path, environ, lambda name: reader.relative(name, base))
 
-    checked, found = check(tree, schema("deploy"), substituted)
-    world = World(
-        base=reader.base,
-        home=reader.home,
-        memory_bytes=memory_bytes,
-        families=families(),
-        inspect=inspect,
-        stat=_stat,
-        read=reader.absolute,
-    )
-    deployment, meaning = resolve(checked, world)
-    if deployment is not None:
-        deployment = replace(deployment, digest=_digest(reader.contents))
-    return deployment, problems + found + meaning
+    return substituted
 
 
-@dataclass(slots=True)
-class _Reader:
-    """Reads texts and remembers what it read: for the digest, and for the source lines of problems."""
-
-    path: Path
-    home: str
-    held: Mapping[str, bytes]
-    secret: set[str] = field(default_factory=set)
-    contents: dict[str, bytes | None] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-
-    @property
-    def shown(self) -> str:
-        return str(self.path)
-
-    @property
-    def base(self) -> str:
-        return os.path.dirname(os.path.abspath(self.path))
-
-    def deploy_file(self) -> str | Problem:
-        place, file = Place(self.shown, 1, 1, 2), os.path.abspath(self.path)
-        self.contents[file] = None
-        try:
-            data = self.bytes(file)
-        except OSError as error:
-            hint = "name one with -f" if isinstance(error, FileNotFoundError) else ""
-            return at(place, "E108", (), f"cannot be read: {error.strerror or error}", hint)
-        self.contents[file] = data
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            before = data[: error.start]
-            line, col = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-            return at(Place(self.shown, line, col, col + 1), "E108", (), "not UTF-8", "save it as UTF-8")
-        self.lines = text.splitlines()
-        return text
-
-    def relative(self, path: str) -> str:
-        """For `${file:path}`. Raises OSError, UnicodeDecodeError."""
-        try:
-            found = sources.absolute(path, self.base, self.home)
-        except sources.SourceSyntax as syntax:
-            raise FileNotFoundError(2, syntax.message) from syntax
-        self.secret.add(found)
-        return self.absolute(found)
-
-    def absolute(self, path: str) -> str:
-        """A text by its absolute path. Raises OSError, UnicodeDecodeError."""
-        self.contents[path] = None
-        data = self.contents[path] = self.bytes(path)
-        return data.decode("utf-8")
-
-    def bytes(self, path: str) -> bytes:
-        """Raises OSError."""
-        return self.held[path] if path in self.held else Path(path).read_bytes()
-
-    def with_excerpt(self, problem: Problem) -> Problem:
-        return replace(problem, excerpt=_line(self.lines, problem.line))
+def _tree(reader: Reader, environ: Mapping[str, str]) -> tuple[Node | None, list[Problem]]:
+    """The file with those it includes as one tree."""
+    tree, problems = _parsed(reader, str(reader.path), str(reader.path))
+    if not isinstance(tree, source.Mapping) or "include" not in tree.entries:
+        return tree, problems
+    included: list[tuple[Node, Place]] = []
+    seen = {os.path.abspath(reader.path)}
+    for name, place, path in _included(tree.entries["include"].value, reader, environ):
+        if os.path.abspath(name) in seen:
+            continue
+        seen.add(os.path.abspath(name))
+        found, faults = _parsed(reader, name, name)
+        problems += [_of_included(fault, name, place, path) for fault in faults]
+        if found is not None:
+            included.append((found, Place(name, 1, 1, 2)))
+    joined, twice = join(tree, included, schema("deploy"))
+    return joined, problems + twice
 
 
-def _excerpted(problem: Problem, texts: Mapping[str, str]) -> Problem:
-    return replace(problem, excerpt=_line(texts[problem.file].splitlines(), problem.line))
+def _included(written: Node, reader: Reader, environ: Mapping[str, str]) -> Iterable[tuple[str, Place, KeyPath]]:
+    """Each included file by the name it is shown under, with the place that names it."""
+    if not isinstance(written, source.Sequence):
+        return
+    for i, item in enumerate(written.items):
+        if isinstance(item, Scalar):
+            path: KeyPath = ("include", i)
+            pattern = _substitution(reader, environ)(item, path)
+            # What is wrong with the entry itself is said when the tree is checked.
+            if isinstance(pattern, Scalar) and pattern.text:
+                for name in reader.matching(pattern.text, item.place):
+                    yield name, item.place, path
 
 
-def _line(lines: list[str], number: int) -> str:
-    if not 0 < number <= len(lines):
-        return ""
-    # Control characters would speak to the terminal.
-    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in lines[number - 1].rstrip())
+def _of_included(problem: Problem, name: str, place: Place, path: KeyPath) -> Problem:
+    """A missing file is the fault of the line that names it; an empty one has nothing to add."""
+    if problem.code == "E108" and "cannot be read" in problem.message:
+        return at(place, "E209", path, f"{name} {problem.message}", "paths are relative to the file they stand in")
+    if problem.code == "E107":
+        return replace(problem, message="the included file is empty", hint="delete it, or write something into it")
+    return problem
 
 
-def _stat(path: str) -> tuple[FileFact, ...] | None:
-    """The files at a path: of a directory those directly in it, sorted; None where there is nothing."""
-    try:
-        if not os.path.isdir(path):
-            return (_fact(os.path.basename(path), os.stat(path)),)
-        with os.scandir(path) as entries:
-            return tuple(sorted(_fact(e.name, e.stat()) for e in entries if e.is_file()))
-    except OSError:
-        return None
-
-
-def _fact(name: str, stat: os.stat_result) -> FileFact:
-    return name, stat.st_size, stat.st_mtime_ns
-
-
-def _bytes(path: str) -> bytes | None:
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return None
-
-
-def _digest(contents: Mapping[str, bytes | None]) -> str:
-    total = hashlib.sha256()
-    for path in sorted(contents):
-        data = contents[path]
-        total.update(json.dumps([path, None if data is None else hashlib.sha256(data).hexdigest()]).encode())
-    return total.hexdigest()
+def _parsed(reader: Reader, path: str, shown: str) -> tuple[Node | None, list[Problem]]:
+    text = reader.configuration(path, shown)
+    return (None, [text]) if isinstance(text, Problem) else source.parse(text, shown)
 
 
 def _shipped(directory: str) -> Traversable:

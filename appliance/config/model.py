@@ -1,17 +1,19 @@
 """One model of a valid file to its ModelSpec: source, files, checkpoint, family, template."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
-from appliance.config import sources
+from appliance.config import sources, tuning
 from appliance.config.checkpoint import Checkpoint
-from appliance.config.deployment import CachePolicy, Family, ModelSpec, Source
+from appliance.config.deployment import EMPTY, CachePolicy, Family, ModelSpec, Source
 from appliance.config.family import GENERIC, recognise
 from appliance.config.fingerprint import FileFact, fingerprint
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
 from appliance.config.suggest import did_you_mean
+from appliance.config.tuning import Quantized, RetryLoad, Speculative
 from appliance.config.world import Notes, World
 from appliance.errors import SourceError
 from appliance.vocab.request import SamplingPatch
@@ -33,16 +35,19 @@ class Models:
         for name, written in models.items():
             source = self.source(name, written, catalogue) if "source" in written else None
             cache = self.cache(name, written, defaults)
-            if source is not None and cache is not None:
-                found[name] = self.model(name, {**defaults, **written}, written, source, cache)
+            if source is not None:
+                found[name] = self.model(name, written, defaults, source, cache)
         return found
 
     def model(
-        self, name: str, value: Mapping[str, Any], written: Mapping[str, Any], source: Source, cache: CachePolicy
+        self, name: str, written: Mapping[str, Any], defaults: Mapping[str, Any], source: Source, cache: CachePolicy
     ) -> ModelSpec:
+        value = {**defaults, **written}
         files = self.files(name, source)
         checkpoint = self.checkpoint(name, source) if files is not None else None
         dtype, trust = value.get("dtype", "auto"), written.get("trust_remote_code", False)
+        kind, quantize = written.get("kind", "text"), tuning.quantized(written.get("quantize"))
+        speculative = tuning.speculative(written.get("speculative"))
         return ModelSpec(
             name=name,
             source=source,
@@ -58,15 +63,24 @@ class Models:
             own=overlay(self.without_file(written)),
             profile=written.get("profile"),
             template_text=self.template(name, written),
-            family=self.family(name, written, source, checkpoint),
+            family=_spoken(self.family(name, written, source, checkpoint), written.get("dialects", EMPTY)),
             checkpoint=checkpoint.generation if checkpoint else SamplingPatch(),
-            fingerprint=fingerprint(source, dtype, trust, files or ()),
+            fingerprint=fingerprint(source, dtype, trust, files or (), _loading(kind, quantize, speculative)),
+            extends=written.get("extends"),
+            kind=kind,
+            retry_load=RetryLoad(**{**defaults.get("retry_load", EMPTY), **written.get("retry_load", EMPTY)}),
+            kv=tuning.kv(written.get("kv")),
+            quantize=quantize,
+            speculative=speculative,
+            warm=self.warm(name, written),
+            adapters=self.adapters(name, written),
         )
 
     def source(self, name: str, written: Mapping[str, Any], catalogue: Mapping[str, str]) -> Source | None:
         path: Path = ("models", name, "source")
         try:
-            source = sources.parse(written["source"], self.world.base, catalogue, home=self.world.home)
+            base = self.world.bases[self.notes.file.at_value(path).file]
+            source = sources.parse(written["source"], base, catalogue, home=self.world.home)
         except sources.SourceSyntax as syntax:
             self.notes.say("E207", path, syntax.message, syntax.hint)
             return None
@@ -105,14 +119,14 @@ class Models:
                 self.inspected[source] = None
         return self.inspected[source]
 
-    def cache(self, name: str, written: Mapping[str, Any], defaults: Mapping[str, Any]) -> CachePolicy | None:
+    def cache(self, name: str, written: Mapping[str, Any], defaults: Mapping[str, Any]) -> CachePolicy:
         wanted = written.get("cache") or defaults.get("cache") or "chat"
         if wanted in self.caches:
             return self.caches[wanted]
         path: Path = ("models", name, "cache") if "cache" in written else ("defaults", "cache")
         hint = did_you_mean(wanted, self.caches) or f"policies are {', '.join(self.caches)}"
         self.notes.say("E203", path, f"there is no cache policy {wanted}", hint)
-        return None
+        return self.caches["none"]
 
     def family(self, name: str, written: Mapping[str, Any], source: Source, checkpoint: Checkpoint | None) -> Family:
         """Forced by the file, else known from the catalogue, else recognised from the checkpoint, else generic."""
@@ -136,19 +150,42 @@ class Models:
         file = written.get("template", {}).get("file")
         if file is None:
             return None
-        path: Path = ("models", name, "template", "file")
-        try:
-            return self.world.read(sources.absolute(file, self.world.base, self.world.home))
-        except sources.SourceSyntax as syntax:
-            self.notes.say("E209", path, syntax.message, syntax.hint)
-        except UnicodeDecodeError:
-            self.notes.say("E108", path, f"{file} is not UTF-8 text")
-        except OSError as error:
-            self.notes.say(
-                "E209", path, f"{file} cannot be read: {error.strerror or error}", "paths are relative to this file"
-            )
-        return None
+        return self.world.text(file, self.notes, ("models", name, "template", "file"))
+
+    def warm(self, name: str, written: Mapping[str, Any]) -> tuple[str, ...]:
+        paths = enumerate(written.get("warm", ()))
+        texts = [self.world.text(file, self.notes, ("models", name, "warm", i)) for i, file in paths]
+        return tuple(text for text in texts if text is not None)
+
+    def adapters(self, name: str, written: Mapping[str, Any]) -> Mapping[str, str]:
+        found = {}
+        for adapter, directory in written.get("adapters", EMPTY).items():
+            path: Path = ("models", name, "adapters", adapter)
+            if (absolute := self.world.path(directory, self.notes, path)) is None:
+                continue
+            if not self.world.stat(absolute):
+                self.notes.say("E209", path, f"there is no directory with an adapter at {absolute}")
+            found[adapter] = absolute
+        return MappingProxyType(found)
 
     def without_file(self, written: Mapping[str, Any]) -> Mapping[str, Any]:
         kwargs = {key: v for key, v in written.get("template", {}).items() if key != "file"}
         return {**written, "template": kwargs}
+
+
+def _spoken(family: Family, dialects: Mapping[str, str]) -> Family:
+    """The family with the text formats the file says instead."""
+    if not dialects:
+        return family
+    return replace(
+        family,
+        tool_dialect=dialects.get("tools", family.tool_dialect),
+        reasoning_dialect=dialects.get("reasoning", family.reasoning_dialect),
+    )
+
+
+def _loading(kind: str, quantize: Quantized | None, speculative: Speculative | None) -> Mapping[str, Any]:
+    """What decides the weights besides source and dtype, where it was given."""
+    given: dict[str, Any] = {} if kind == "text" else {"kind": kind}
+    parts = {"quantize": quantize, "speculative": speculative}
+    return given | {name: asdict(part) for name, part in parts.items() if part is not None}

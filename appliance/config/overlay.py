@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from appliance.config.deployment import EMPTY, Overlay, Policy
+from appliance.config.layers import EMPTY, Overlay, Policy
 from appliance.vocab.request import SamplingPatch
 
 _REALS = {"temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"}

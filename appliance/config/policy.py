@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from appliance.config.deployment import Policy
+from appliance.config.layers import Policy
 
 Rule = tuple[int, Literal["lock", "clamp"]]
 """Which layer, and which of its rules."""

@@ -1,14 +1,16 @@
 """A valid tree, families and facts about checkpoints to one frozen Deployment, or the problems of meaning."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from appliance.config import aliases
+from appliance.config import aliases, operations
+from appliance.config.access import security
 from appliance.config.checked import Checked
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import (
+    EMPTY,
     CachePolicy,
     Deployment,
     EngineOptions,
@@ -16,14 +18,18 @@ from appliance.config.deployment import (
     MemorySettings,
     ModelSpec,
     Overlay,
+    Queue,
     ServerSettings,
     Source,
+    Tls,
 )
+from appliance.config.extend import extend
 from appliance.config.listen import BadAddress, address
 from appliance.config.model import Models
 from appliance.config.overlay import overlay
 from appliance.config.policy import Conflict, tighten
 from appliance.config.problem import Path, Problem
+from appliance.config.routing import Known, Routing, routing
 from appliance.config.suggest import did_you_mean
 from appliance.config.units import Share, show_bytes
 from appliance.config.world import Notes, World
@@ -31,9 +37,15 @@ from appliance.config.world import Notes, World
 
 def resolve(file: Checked, world: World) -> tuple[Deployment, list[Problem]]:
     """The deployment, and errors or warnings: with an error it is only what could be made of the rest."""
-    notes = Notes(file)
+    file, problems = extend(file)
+    notes = Notes(file, problems)
     deployment = _Resolve(file, world, notes).deployment()
-    return deployment, [file.unexpanded(problem) for problem in notes.problems]
+    return deployment, [file.unexpanded(problem) for problem in _once(notes.problems)]
+
+
+def _once(problems: Iterable[Problem]) -> Iterable[Problem]:
+    """Without the repetitions of a fault that several entities inherit."""
+    return {(p.code, p.file, p.line, p.col, p.message): p for p in reversed(list(problems))}.values()
 
 
 @dataclass(slots=True)
@@ -47,7 +59,7 @@ class _Resolve:
         return value if isinstance(value, dict) else {}
 
     def deployment(self) -> Deployment:
-        memory = MemorySettings(self.amount(("memory", "budget"), self.block("memory").get("budget", Share(0.75))))
+        memory = self.memory()
         caches = self.caches(memory.budget)
         defaults = overlay(self.block("defaults"))
         profiles = {name: overlay(value) for name, value in self.block("profiles").items()}
@@ -58,10 +70,21 @@ class _Resolve:
         self.references(profiles)
         self.policies(defaults, profiles, models, chains)
         self.fits(memory.budget, models, make.inspected)
+        names = Known(
+            self.block("models"), self.block("aliases"), profiles, self.block("security").get("keys", EMPTY)
+        )
+        routes = routing(self.block("routing"), self.notes, names)
+        keys = security(self.block("security"), self.notes, [*names.models, *names.aliases, *routes.virtual])
+        for key in keys.keys.values():
+            self.combine([(("security", "keys", key.name), Overlay(policy=key.policy))])
+        for path, own in _overlays(routes):
+            self.combine([(path, own)])
         engine = self.block("engine")
         return Deployment(
             server=self.server(),
-            engine=EngineOptions(engine.get("blas", "auto"), engine.get("stall_target", 0.5)),
+            engine=EngineOptions(
+                engine.get("blas", "auto"), engine.get("stall_target", 0.5), engine.get("spare", False)
+            ),
             memory=memory,
             defaults=defaults,
             profiles=MappingProxyType(profiles),
@@ -69,6 +92,11 @@ class _Resolve:
             aliases=MappingProxyType({chain.name: chain.alias() for chain in chains}),
             caches=MappingProxyType(caches),
             digest="",
+            security=keys,
+            routing=routes,
+            storage=operations.storage(self.block("storage"), self.notes, self.world),
+            hooks=operations.hooks(self.file.value.get("hooks", [])),
+            observability=operations.observability(self.block("observability")),
         )
 
     # ---- blocks
@@ -86,14 +114,62 @@ class _Resolve:
             unknown_fields=server.get("unknown_fields", "warn"),
             watch=reload.get("watch", True),
             quiet=reload.get("quiet", 0.3),
+            tls=self.tls(server.get("tls", EMPTY)),
+            apis=tuple(server.get("apis", ("openai",))),
+            time_zone=server.get("time_zone"),
+            cors=tuple(server.get("cors", ())),
+            trusted_hosts=tuple(server.get("trusted_hosts", ())),
         )
+
+    def tls(self, value: Mapping[str, str]) -> Tls | None:
+        found = {}
+        for key, file in value.items():
+            path: Path = ("server", "tls", key)
+            if (absolute := self.world.path(file, self.notes, path)) is None:
+                continue
+            if not self.world.stat(absolute):
+                self.notes.say("E209", path, f"there is no file at {absolute}")
+            found[key] = absolute
+        if not {"cert", "key"} <= found.keys():
+            return None
+        return Tls(found["cert"], found["key"], found.get("client_ca"))
+
+    def memory(self) -> MemorySettings:
+        memory = self.block("memory")
+        budget = self.amount(("memory", "budget"), memory.get("budget", Share(0.75)))
+        reserve = memory.get("kv_reserve", Share(0.2))
+        return MemorySettings(
+            budget=budget,
+            keep_free=self.part(memory.get("keep_free", 0), self.world.memory_bytes, ("memory", "keep_free")),
+            kv_reserve=self.part(reserve, budget, ("memory", "kv_reserve")),
+            max_loaded=memory.get("max_loaded"),
+            exclusive=self.exclusive(memory.get("exclusive", ())),
+            queue=Queue(**memory.get("queue", EMPTY)),
+        )
+
+    def part(self, written: int | Share, whole: int, path: Path) -> int:
+        """Bytes of a whole, which they must not fill."""
+        amount = round(written.of_memory * whole) if isinstance(written, Share) else written
+        if whole and amount >= whole:
+            self.notes.say("E213", path, f"{show_bytes(amount)} of {show_bytes(whole)} leaves nothing for models")
+        return amount
+
+    def exclusive(self, groups: Iterable[Iterable[str]]) -> tuple[frozenset[str], ...]:
+        models = self.block("models")
+        for i, group in enumerate(groups):
+            for j, name in enumerate(group):
+                if name not in models:
+                    path: Path = ("memory", "exclusive", i, j)
+                    self.notes.say("E201", path, f"there is no model {name}", did_you_mean(name, models))
+        return tuple(frozenset(group) for group in groups)
 
     def listen(self, written: str | list[str]) -> tuple[Listen, ...]:
         found: list[Listen] = []
         for i, text in enumerate([written] if isinstance(written, str) else written):
             path: Path = ("server", "listen") if isinstance(written, str) else ("server", "listen", i)
             try:
-                listen = address(text, self.world.base, self.world.home)
+                base = self.world.bases[self.file.at_value(path).file]
+                listen = address(text, base, self.world.home)
             except BadAddress as bad:
                 self.notes.say("E216", path, bad.message, bad.hint)
                 continue
@@ -123,8 +199,23 @@ class _Resolve:
                 amount = self.amount(path, prefix.get("memory", Share(0.1)))
             if amount > budget and path in self.file.values:
                 self.notes.say("E213", path, f"{show_bytes(amount)} is more than memory.budget, {show_bytes(budget)}")
-            found[name] = CachePolicy(name, min(amount, budget))
+            found[name] = self.cache(name, value, min(amount, budget))
         return found
+
+    def cache(self, name: str, value: Mapping[str, Any], prefix_bytes: int) -> CachePolicy:
+        prefix = value.get("prefix", "none")
+        prefix = EMPTY if prefix == "none" else prefix
+        directory = self.world.own("kv")
+        if "path" in prefix:
+            directory = self.world.path(prefix["path"], self.notes, ("cache", name, "prefix", "path")) or directory
+        return CachePolicy(
+            name=name,
+            prefix_bytes=prefix_bytes,
+            disk_bytes=prefix.get("disk", 0),
+            path=directory,
+            ttl=prefix.get("ttl", 604800.0),
+            share=value.get("share", "key"),
+        )
 
     # ---- across entities
     def references(self, profiles: Mapping[str, Overlay]) -> None:
@@ -182,6 +273,12 @@ class _Resolve:
             names = ", ".join(sorted(kept.values()))
             hint = f"{names} need at least {show_bytes(needed)}, memory.budget is {show_bytes(budget)}"
             self.notes.say("E213", ("memory", "budget"), "pinned and startup models do not fit together", hint)
+
+
+def _overlays(routes: Routing) -> Iterator[aliases.Layer]:
+    for i, rule in enumerate(routes.rules):
+        for j, goal in enumerate(rule.use):
+            yield ("routing", "rules", i, "use", j), goal.own
 
 
 def _listing(what: str, names: Iterable[str]) -> str:

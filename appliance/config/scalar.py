@@ -28,7 +28,7 @@ def not_a_quantity(fault: NotAQuantity, scalar: Scalar) -> tuple[str, str]:
 
 def not_one_of(value: Any, schema: JsonSchema, shown: str) -> tuple[str, str]:
     near = nearest(value, schema["enum"]) if isinstance(value, str) else None
-    return f"{shown} is not one of {', '.join(schema['enum'])}", f"did you mean {near}?" if near else ""
+    return f"{shown} is not one of {', '.join(map(show, schema['enum']))}", f"did you mean {near}?" if near else ""
 
 
 def out_of_range(how: str, bound: str, shown: str) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def expected(schema: JsonSchema) -> str:
     if "x-expected" in schema:
         return str(schema["x-expected"])
     if "enum" in schema:
-        return ", ".join(schema["enum"])
+        return ", ".join(map(show, schema["enum"]))
     if "const" in schema:
         return show(schema["const"])
     if "x-unit" in schema:
@@ -66,6 +66,10 @@ _QUANTITIES = {
     "bytes": "a size like 8GiB",
     "memory": "an amount like 8GiB or 75%",
     "tokens": "a number of tokens like 4096 or 32k",
+    "rate": "a rate like 60/m",
+    "bound": "a bound like >24k",
+    "window": "a part of the day like 22:00-07:00",
+    "date": "a day like 2027-06-30",
 }
 
 

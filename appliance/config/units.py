@@ -1,12 +1,17 @@
-"""Quantities with units: tokens, bytes, shares of memory, durations, and the words that stand for them."""
+"""Quantities with units: tokens, bytes, shares of memory, durations, rates, times of day, and the words for them."""
 
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from typing import Any, Literal, NoReturn, cast
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_BOUND = re.compile(r"(<=|>=|<|>)?\s*([0-9].*)", re.ASCII)
+_WINDOW = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(\S*)", re.ASCII)
 
 
@@ -17,7 +22,41 @@ class Share:
     of_memory: float
 
 
-Amount = int | float | Share
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many per so many seconds."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A comparison with a number of tokens: `<`, `<=`, `>` or `>=`."""
+
+    how: Literal["<", "<=", ">", ">="]
+    tokens: int
+
+    def holds(self, count: int) -> bool:
+        return {"<": count < self.tokens, "<=": count <= self.tokens, ">": count > self.tokens}.get(
+            self.how, count >= self.tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of the day in minutes since midnight, the end not in it; it may pass midnight."""
+
+    start: int
+    end: int
+
+    def holds(self, minute: int) -> bool:
+        if self.start <= self.end:
+            return self.start <= minute < self.end
+        return minute >= self.start or minute < self.end
+
+
+Amount = int | float | Share | Rate | Bound | Window | date
 
 
 class NotAQuantity(ValueError):
@@ -70,12 +109,56 @@ def tokens(value: str | int | float) -> int:
     return round(number * 1024) if unit else int(number)
 
 
+def rate(value: str | int | float) -> Rate:
+    """So many per second, minute, hour or day; `k` is 1024. Raises NotAQuantity."""
+    text, slash, unit = str(value).partition("/")
+    if not slash or unit not in SECONDS or unit == "ms":
+        raise NotAQuantity(f"{value} is not a rate", "write it like 60/m or 200k/h")
+    return Rate(tokens(text.strip()), SECONDS[unit])
+
+
+def bound(value: str | int | float) -> Bound:
+    """A comparison like `>24k`; a number alone means at least. Raises NotAQuantity."""
+    match = _BOUND.fullmatch(str(value))
+    if match is None:
+        raise NotAQuantity(f"{value} is not a bound", "write it like >24k or <=4096")
+    return Bound(cast(Any, match[1] or ">="), tokens(match[2]))
+
+
+def window(value: str | int | float) -> Window:
+    """A part of the day like `22:00-07:00`. Raises NotAQuantity."""
+    match = _WINDOW.fullmatch(str(value))
+    if match is None:
+        raise NotAQuantity(f"{value} is not a part of the day", "write it like 22:00-07:00")
+    start_hour, start_minute, end_hour, end_minute = map(int, match.groups())
+    start, end = start_hour * 60 + start_minute, end_hour * 60 + end_minute
+    if start == end:
+        raise NotAQuantity(f"{value} is no time at all", "delete it for the whole day")
+    return Window(start, end)
+
+
+def day(value: str | int | float) -> date:
+    """A day like `2027-06-30`. Raises NotAQuantity."""
+    try:
+        return date.fromisoformat(str(value)) if _DAY.fullmatch(str(value)) else _no_day(value)
+    except ValueError:
+        return _no_day(value)
+
+
+def _no_day(value: object) -> NoReturn:
+    raise NotAQuantity(f"{value} is not a day", "write it like 2027-06-30")
+
+
 UNITS: Mapping[str, Callable[[str | int | float], Amount]] = {
     "duration": duration,
     "duration_or_never": duration_or_never,
     "bytes": size,
     "memory": memory,
     "tokens": tokens,
+    "rate": rate,
+    "bound": bound,
+    "window": window,
+    "date": day,
 }
 
 
@@ -83,6 +166,14 @@ def show_bytes(count: float) -> str:
     """`21.4 GiB`, `96.5 MiB`."""
     unit = next((u for u in ("TiB", "GiB", "MiB") if count >= BYTES[u]), "KiB")
     return f"{count / BYTES[unit]:.1f} {unit}"
+
+
+def show_size(count: int) -> str:
+    """`8GiB`, `1536MiB`: as it would be written, exact to a hundredth of a MiB."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if count and count % BYTES[unit] == 0:
+            return f"{count // BYTES[unit]}{unit}"
+    return f"{round(count / BYTES['MiB'], 2):g}MiB"
 
 
 def show_duration(seconds: float) -> str:
@@ -98,6 +189,17 @@ def show_duration(seconds: float) -> str:
 def show_tokens(count: int) -> str:
     """`32k`, `1000`."""
     return f"{count // 1024}k" if count and count % 1024 == 0 else str(count)
+
+
+def show_rate(rate: Rate) -> str:
+    """`60/m`, `200k/m`."""
+    unit = next(name for name, seconds in SECONDS.items() if seconds == rate.seconds)
+    return f"{show_tokens(rate.count)}/{unit}"
+
+
+def show_window(window: Window) -> str:
+    """`22:00-07:00`."""
+    return "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in (window.start, window.end))
 
 
 def _split(value: str | int | float, what: str, like: str) -> tuple[float, str]:

@@ -135,6 +135,12 @@ class Wording:
                     error.path, "E106", f"`{key}` is missing", _example(self.schema_at(error.path, key), key)
                 )
 
+    def missing_with(self, error: Violation) -> Iterator[Found]:
+        for key, needed in error.wanted.items():
+            for other in needed if key in error.value else ():
+                if other not in error.value:
+                    yield self.at_key(error.path, "E106", f"`{other}` is missing: {key} needs it")
+
     def none(self, error: Violation) -> Iterator[Found]:
         yield self.at_key(error.path, "E106", "there must be at least one", "write a name and what it stands for")
 
@@ -198,6 +204,7 @@ _ROWS: Mapping[str, Row] = {
     "required": Wording.missing,
     "minProperties": Wording.none,
     "additionalProperties": Wording.unknown,
+    "dependentRequired": Wording.missing_with,
     "not": Wording.load_time,
     "x-available": Wording.unavailable,
 }

@@ -4,7 +4,8 @@
 """
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from appliance.config import load
@@ -67,10 +68,21 @@ def lay_out(directory: Path) -> None:
         os.utime(path, ns=(10**18, 10**18))
 
 
-def read(text: str, name: str = "deploy.yaml") -> Deployment:
-    """The deployment a text describes, as `name` in the working directory, on a machine with 16 GiB."""
-    Path(name).write_text(text, encoding="utf-8")
-    return load.read(Path(name), environ=ENVIRON, inspect=inspect, memory_bytes=16 * GIB)
+def read(text: str, *, tolerate: Collection[str] = ()) -> Deployment:
+    """The deployment a text describes, as deploy.yaml in the working directory, on a machine with 16 GiB."""
+    return examine(text, tolerate=tolerate).deployment
+
+
+def examine(text: str, *, tolerate: Collection[str] = ()) -> load.Examined:
+    """The same with the file it came from. A line `# file: NAME` begins another file."""
+    first, *others = re.split(r"^# file: (.+)\n", text, flags=re.MULTILINE)
+    Path("deploy.yaml").write_text(first, encoding="utf-8")
+    for name, content in zip(others[::2], others[1::2], strict=True):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
+    return load.examine(
+        Path("deploy.yaml"), environ=ENVIRON, inspect=inspect, memory_bytes=16 * GIB, tolerate=tolerate
+    )
 
 
 def cases(kind: str) -> list[Path]:

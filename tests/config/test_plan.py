@@ -11,12 +11,7 @@ from appliance.config.schema import JsonSchema
 from tests.config import golden
 
 PROPERTIES = {".".join(path): schema for path, schema in load.schema("deploy").properties()}
-LATER = tuple(
-    f"{path}."
-    for path, schema in PROPERTIES.items()
-    if schema.get("x-available") is False or schema.get("x-load-time")
-)
-AVAILABLE = [(path, schema) for path, schema in PROPERTIES.items() if not f"{path}.".startswith(LATER)]
+AVAILABLE = [(path, schema) for path, schema in PROPERTIES.items() if not schema.get("x-load-time")]
 SETTINGS = [(path, s) for path, s in AVAILABLE if not any(other.startswith(f"{path}.") for other, _ in AVAILABLE)]
 
 

@@ -17,8 +17,6 @@ from appliance.errors import ApplianceError
 from appliance.vocab.request import GenerateRequest, SamplingPatch
 from tests.config import golden
 
-EXAMPLES = sorted((golden.HERE.parent.parent / "examples").glob("*.yaml"))
-
 
 @pytest.mark.parametrize("case", golden.cases("resolutions"), ids=lambda case: case.stem)
 def test_a_file_resolves_to_this_and_requests_get_that(case: Path, here: Path) -> None:
@@ -32,15 +30,6 @@ def test_a_file_resolves_to_this_and_requests_get_that(case: Path, here: Path) -
         return "\n".join([*lines, *([human(deployment.warnings)] if deployment.warnings else [])])
 
     golden.hold(case, 2, outcome, here)
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
-def test_every_example_is_good(example: Path) -> None:
-    deployment = load.read(
-        example, environ={"HOME": "/home/user"}, inspect=lambda _: None, memory_bytes=16 * golden.GIB
-    )
-    assert deployment.models
-    assert not deployment.warnings
 
 
 def test_a_comment_changes_the_digest_and_nothing_else(here: Path) -> None:

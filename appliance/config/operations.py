@@ -1,0 +1,66 @@
+"""What surrounds serving: storage, hooks, log, metrics, traces and dashboard, as frozen types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from appliance.config.layers import EMPTY
+
+if TYPE_CHECKING:
+    from appliance.config.world import Notes, World
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """`models` is an absolute directory, `max_bytes` None has no end."""
+
+    models: str = ""
+    max_bytes: int | None = None
+    offline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A program run on an event."""
+
+    event: str
+    run: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observability:
+    """`otlp` empty sends no traces; `sample` is the share of requests that are traced."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["console", "json"] = "console"
+    bodies: Literal["never", "errors", "always"] = "never"
+    metrics_path: str = "/metrics"
+    otlp: str = ""
+    sample: float = 1.0
+    dashboard_path: str = "/ui"
+
+
+def storage(value: Mapping[str, Any], notes: "Notes", world: "World") -> Storage:
+    directory = world.own("models")
+    if "models" in value:
+        directory = world.path(value["models"], notes, ("storage", "models")) or directory
+    return Storage(
+        models=directory,
+        max_bytes=value.get("max"),
+        offline=value.get("offline", False),
+    )
+
+
+def hooks(value: list[Mapping[str, Any]]) -> tuple[Hook, ...]:
+    return tuple(Hook(hook["event"], tuple(hook["run"])) for hook in value if {"event", "run"} <= hook.keys())
+
+
+def observability(value: Mapping[str, Any]) -> Observability:
+    traces = value.get("traces", EMPTY)
+    return Observability(
+        **value.get("log", EMPTY),
+        metrics_path=value.get("metrics", EMPTY).get("path", "/metrics"),
+        otlp=traces.get("otlp", ""),
+        sample=float(traces.get("sample", 1.0)),
+        dashboard_path=value.get("dashboard", EMPTY).get("path", "/ui"),
+    )

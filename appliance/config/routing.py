@@ -1,0 +1,238 @@
+"""Which request goes where: `routing` of the file as frozen types, and the references in it."""
+
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from appliance.config.layers import EMPTY, Overlay, empty
+from appliance.config.overlay import overlay
+from appliance.config.problem import Path
+from appliance.config.secret import Secret
+from appliance.config.suggest import did_you_mean
+from appliance.config.units import Bound, Window
+
+if TYPE_CHECKING:
+    from appliance.config.world import Notes
+
+Failure = Literal["load_failed", "overloaded", "timeout", "context_exceeded"]
+_FALLBACK_WHEN: tuple[Failure, ...] = ("load_failed", "overloaded", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """All of what is given must hold; an empty one always does. `model` and header values may be globs."""
+
+    model: str | None = None
+    has: frozenset[str] = frozenset()
+    prompt_tokens: Bound | None = None
+    key: str | None = None
+    time: Window | None = None
+    header: Mapping[str, str] = field(default_factory=empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One place a rule sends to: a model, an alias, or `peer/model`; and what is laid over it on the way."""
+
+    to: str
+    weight: int = 1
+    profile: str | None = None
+    own: Overlay = Overlay()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`weighted`: goals are drawn by weight; otherwise they are in order of preference."""
+
+    name: str
+    when: Condition
+    use: tuple[Goal, ...]
+    weighted: bool
+    prefer: Literal["order", "warm"]
+    sticky: Literal["never", "session", "prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """Where requests for a model go when it fails before the first token for one of these reasons."""
+
+    to: tuple[str, ...]
+    when: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another server; `key` is what we send it."""
+
+    name: str
+    url: str
+    key: Secret | None
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """`unknown_model` None rejects names nobody has."""
+
+    unknown_model: str | None = None
+    virtual: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    fallback: Mapping[str, Fallback] = field(default_factory=empty)
+    peers: Mapping[str, Peer] = field(default_factory=empty)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names a file gives to things."""
+
+    models: Mapping[str, Any]
+    aliases: Mapping[str, Any]
+    profiles: Mapping[str, Any]
+    keys: Mapping[str, Any]
+
+
+def routing(value: Mapping[str, Any], notes: "Notes", known: Known) -> Routing:
+    """The routing a checked value describes; what it names and is not there is noted."""
+    unknown = value.get("unknown_model", "reject")
+    fallback = {name: each for name, each in value.get("fallback", EMPTY).items() if "to" in each}
+    peers = {name: Peer(name, p["url"], p.get("key")) for name, p in value.get("peers", EMPTY).items() if "url" in p}
+    found = Routing(
+        unknown_model=None if unknown == "reject" else unknown,
+        virtual=tuple(value.get("virtual", ())),
+        rules=tuple(rule for _, rule in _rules(value)),
+        fallback=MappingProxyType(
+            {name: Fallback(tuple(f["to"]), tuple(f.get("when", _FALLBACK_WHEN))) for name, f in fallback.items()}
+        ),
+        peers=MappingProxyType(peers),
+    )
+    _Check(notes, known, found, dict(_rules(value))).all()
+    return found
+
+
+def _rules(value: Mapping[str, Any]) -> Iterator[tuple[int, Rule]]:
+    """Those that are complete, with their places in the list."""
+    for i, rule in enumerate(value.get("rules", ())):
+        if {"name", "use"} <= rule.keys():
+            yield i, _rule(rule)
+
+
+def _rule(value: Mapping[str, Any]) -> Rule:
+    when = value.get("when", EMPTY)
+    use: list[str | dict[str, Any]] = [value["use"]] if isinstance(value["use"], str) else value["use"]
+    goals: list[dict[str, Any]] = [{"to": goal} if isinstance(goal, str) else goal for goal in use]
+    return Rule(
+        name=value["name"],
+        when=Condition(
+            model=when.get("model"),
+            has=frozenset(when.get("has", ())),
+            prompt_tokens=when.get("prompt_tokens"),
+            key=when.get("key"),
+            time=when.get("time"),
+            header=MappingProxyType({name.lower(): text for name, text in when.get("header", EMPTY).items()}),
+        ),
+        use=tuple(
+            Goal(goal.get("to", ""), goal.get("weight", 1), goal.get("profile"), overlay(goal)) for goal in goals
+        ),
+        weighted=any("weight" in goal for goal in goals),
+        prefer=value.get("prefer", "order"),
+        sticky=value.get("sticky", "never"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    notes: "Notes"
+    known: Known
+    routing: Routing
+    placed: Mapping[int, Rule]
+
+    def all(self) -> None:
+        if self.routing.unknown_model is not None:
+            self.target(self.routing.unknown_model, ("routing", "unknown_model"))
+        self.virtual()
+        self.rules()
+        for name, fallback in self.routing.fallback.items():
+            path: Path = ("routing", "fallback", name)
+            if name not in self.known.models:
+                self.unknown(name, path, self.known.models, key=True)
+            for i, to in enumerate(fallback.to):
+                if to == name:
+                    self.notes.say("E204", (*path, "to", i), f"{name} falls back to itself", "delete it")
+                else:
+                    self.target(to, (*path, "to", i))
+
+    def virtual(self) -> None:
+        for i, name in enumerate(self.routing.virtual):
+            for kind, names in (("a model", self.known.models), ("an alias", self.known.aliases)):
+                if name in names:
+                    hint = "rename one of them"
+                    self.notes.say("E206", ("routing", "virtual", i), f"this is the name of {kind} too", hint)
+
+    def rules(self) -> None:
+        final: dict[str, str] = {}
+        names: set[str] = set()
+        for i, rule in self.placed.items():
+            path: Path = ("routing", "rules", i)
+            if rule.name in names:
+                self.notes.say("E219", (*path, "name"), f"another rule is called {rule.name}", "rename one of them")
+            names.add(rule.name)
+            self.condition(rule.when, path, final)
+            for where, goal in self.goals(rule, path):
+                if not goal.to:
+                    continue
+                self.target(goal.to, where)
+                if goal.profile is not None and goal.profile not in self.known.profiles:
+                    hint = did_you_mean(goal.profile, self.known.profiles)
+                    self.notes.say("E202", (*where[:-1], "profile"), f"there is no profile {goal.profile}", hint)
+            if rule.when == Condition(model=rule.when.model):
+                for name in self.asked(rule.when):
+                    final.setdefault(name, rule.name)
+
+    def goals(self, rule: Rule, path: Path) -> Iterator[tuple[Path, Goal]]:
+        """Each goal with the path of its name."""
+        for i, goal in enumerate(rule.use):
+            candidates: tuple[Path, ...] = ((*path, "use", i, "to"), (*path, "use", i), (*path, "use"))
+            yield next(c for c in candidates if c in self.notes.file.values), goal
+
+    @property
+    def virtual_is_known(self) -> bool:
+        """Whether what is written under `routing.virtual` could be read."""
+        path: Path = ("routing", "virtual")
+        return bool(self.routing.virtual) or path not in self.notes.file.values
+
+    def asked(self, when: Condition) -> list[str]:
+        """The virtual names a rule is about."""
+        return [v for v in self.routing.virtual if when.model is None or fnmatch.fnmatchcase(v, when.model)]
+
+    def condition(self, when: Condition, path: Path, final: Mapping[str, str]) -> None:
+        """A rule that can never be reached, or never holds, was meant otherwise."""
+        asked = self.asked(when)
+        if not asked and self.virtual_is_known:
+            hint = "list it there" if when.model else "list the names to be routed there"
+            text = f"{when.model} is not under routing.virtual" if when.model else "there are no virtual names"
+            where: Path = (*path, "when", "model") if when.model else path
+            self.notes.say("E220", where, f"this rule never holds: {text}", hint)
+        elif asked and all(name in final for name in asked):
+            message = f"this rule is never reached: {final[asked[0]]} takes everything before it"
+            self.notes.say("E220", path, message, "move it up, or delete it")
+        if when.key is not None and when.key not in self.known.keys:
+            hint = did_you_mean(when.key, self.known.keys)
+            self.notes.say("E221", (*path, "when", "key"), f"there is no key {when.key}", hint)
+
+    def target(self, name: str, path: Path) -> None:
+        peer, slash, _ = name.partition("/")
+        if name in self.known.models or name in self.known.aliases:
+            return
+        if slash and peer not in self.routing.peers:
+            hint = did_you_mean(peer, self.routing.peers)
+            self.notes.say("E222", path, f"there is no peer {peer}", hint or "write it under routing.peers")
+        elif name in self.routing.virtual:
+            self.notes.say("E201", path, f"{name} is a virtual name, and rules are followed once", "name a model")
+        elif not slash:
+            self.unknown(name, path, [*self.known.models, *self.known.aliases])
+
+    def unknown(self, name: str, path: Path, names: Iterable[str], *, key: bool = False) -> None:
+        names = list(names)
+        hint = did_you_mean(name, names) or f"models are {', '.join(list(self.known.models)[:6])}"
+        self.notes.say("E201", path, f"there is no model {name}", hint if self.known.models else "", key=key)

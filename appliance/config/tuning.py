@@ -1,0 +1,53 @@
+"""How a model is loaded and run beyond its source: KV cache, quantization, speculation, retries. Frozen types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Quantized:
+    """`group` numbers share a scale."""
+
+    bits: int
+    group: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Kv:
+    """Keys and values in fewer bits from the position `from_token` on."""
+
+    bits: int
+    group: int = 64
+    from_token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Speculative:
+    """`draft` is the small model's source text, "" where the kind needs none."""
+
+    kind: Literal["lookup", "suffix", "draft", "mtp"]
+    draft: str = ""
+    depth: int = 3
+    max_batch: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLoad:
+    """Seconds before the first retry and at most, and after how many failures it is given up."""
+
+    first: float = 5.0
+    max: float = 300.0
+    tries: int = 5
+
+
+def kv(value: Mapping[str, Any] | None) -> Kv | None:
+    return Kv(**value) if value and "bits" in value else None
+
+
+def quantized(value: Mapping[str, Any] | None) -> Quantized | None:
+    return Quantized(**value) if value and "bits" in value else None
+
+
+def speculative(value: Mapping[str, Any] | None) -> Speculative | None:
+    return Speculative(**value) if value and "kind" in value else None
