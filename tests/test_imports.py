@@ -40,7 +40,7 @@ THIRD: dict[str, set[str]] = {
     "mlx_lm": {"engine.mlx"},
     "transformers": {"engine.mlx"},
     "huggingface_hub": {"models"},
-    "httpx": {"models", "control", "bench"},
+    "httpx": {"models", "control", "bench", "cli"},
     "watchfiles": {"control"},
     "yaml": {"config", "convert", "engine"},
     "jsonschema": {"config"},

@@ -9,6 +9,16 @@ COMMANDS: dict[str, str] = {
     "validate": "appliance.cli.validate",
     "schema": "appliance.cli.schema",
     "pull": "appliance.cli.pull",
+    "ps": "appliance.cli.ps",
+    "status": "appliance.cli.status",
+    "reload": "appliance.cli.reload",
+    "rollback": "appliance.cli.reload",
+    "history": "appliance.cli.history",
+    "diff": "appliance.cli.history",
+    "load": "appliance.cli.residency",
+    "unload": "appliance.cli.residency",
+    "events": "appliance.cli.events",
+    "down": "appliance.cli.down",
     "version": "appliance.cli.version",
 }
 """Command to module; the function has the command's name."""

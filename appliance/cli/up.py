@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +13,8 @@ import typer
 import uvloop
 
 from appliance import __version__, log
-from appliance.config import load
-from appliance.config.deployment import EMPTY, Deployment
+from appliance.cli.reading import read
+from appliance.config.deployment import Deployment
 from appliance.config.problem import Rejected, human
 from appliance.control.events import Events
 from appliance.control.journal import Generation, Journal, generation, plain
@@ -25,7 +24,6 @@ from appliance.control.running import Handled, Outcome, Running
 from appliance.control.state_dir import StateDir, held, state_of
 from appliance.control.supervisor import Supervisor
 from appliance.errors import StartRefused
-from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
 from appliance.server.admin import AdminSocket
 from appliance.server.admin_document import document
@@ -70,18 +68,6 @@ class _Start:
     cause: str = "start"
     handled: Handled | None = None
     last: Outcome | None = None
-
-
-def read(file: Path, held: Mapping[str, bytes] = EMPTY) -> Deployment:
-    """The deployment of a file on this machine. Raises Rejected."""
-    store = Store()
-    return load.read(
-        file,
-        environ=os.environ,
-        inspect=lambda source: inspect_source(source, store),
-        memory_bytes=load.machine_memory(),
-        held=held,
-    )
 
 
 def _first(file: Path, newest: Generation | None) -> _Start:

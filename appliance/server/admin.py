@@ -89,6 +89,8 @@ def build_admin(admin: Admin, document: bytes) -> Sanic:
 async def _call(
     handler: Callable[..., Awaitable[HTTPResponse | None]], admin: Admin, request: Request, **parts: str
 ) -> HTTPResponse | None:
+    if request.method == "POST":
+        await request.receive_body()
     return await handler(request, admin, **parts)
 
 

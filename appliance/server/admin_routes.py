@@ -65,21 +65,20 @@ async def propose(request: Request, admin: Admin) -> HTTPResponse:
     """With `dry_run=1`: what the document in the body, or without one the file on disk, would change."""
     if not _wanted(request, "dry_run"):
         raise Unsupported("the deploy file alone is the configuration: ask with dry_run=1, or save the file")
-    text = await _body(request)
-    proposal = await admin.reloader.propose(text or None)
+    proposal = await admin.reloader.propose(request.body or None)
     return _answer(await asyncio.to_thread(types.plan, proposal), admin)
 
 
 async def reload(request: Request, admin: Admin) -> HTTPResponse:
     """Read the file now. With a `plan` only that plan is carried out; `wait=1` answers when it has converged."""
-    body = _decode(await _body(request), types.ReloadBody)
+    body = _decode(request.body, types.ReloadBody)
     outcome = await admin.reloader.reload_if(base=_if_match(request), plan=body.plan)
     return await _applied(request, admin, outcome)
 
 
 async def rollback(request: Request, admin: Admin) -> HTTPResponse:
     """Apply a kept generation as a new one; the file on disk stays as it is."""
-    body = _decode(await _body(request), types.RollbackBody)
+    body = _decode(request.body, types.RollbackBody)
     outcome = await admin.reloader.rollback(body.generation, base=_if_match(request))
     return await _applied(request, admin, outcome)
 
@@ -195,7 +194,9 @@ def _model(admin: Admin, name: str) -> ModelSpec:
     name = unquote(name)
     spec = admin.context.running.deployment.models.get(name)
     if spec is None:
-        raise UnknownModel(f"there is no model {name[:200]!r} in this deployment", param="model")
+        raise UnknownModel(
+            f"there is no model {name[:200]!r} in this deployment; `appliance ps` lists them", param="model"
+        )
     return spec
 
 
@@ -215,11 +216,6 @@ def _decode(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the body is not what is expected here: {error}") from None
-
-
-async def _body(request: Request) -> bytes:
-    await request.receive_body()
-    return request.body
 
 
 def _wanted(request: Request, name: str) -> bool:

@@ -1,0 +1,83 @@
+"""`appliance ps`: the models, their engines and what they are doing."""
+
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.admin_client import AdminClient
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, duration, failing, located, painted, size, table, tell
+
+REFRESH_SECONDS = 1.0
+HEAD = ("MODEL", "STATE", "PID", "REQUESTS", "WAITING", "UNLOADS IN", "MEMORY", "NOTE")
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+
+
+def ps(
+    file: File = DEFAULT_FILE,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the models of a running appliance; with --json --watch one object a line."""
+    admin = AdminClient(file)
+    with failing("ps", as_json):
+        while True:
+            status = admin.get("/status")
+            if as_json:
+                tell("ps", status, status["last_reload"]["problems"], indent=None if watch else 2)
+            else:
+                clear = _HOME_AND_CLEAR if watch and sys.stdout.isatty() else ""
+                typer.echo(clear + shown(status, sys.stdout.isatty()))
+            if not watch:
+                return
+            sys.stdout.flush()
+            time.sleep(REFRESH_SECONDS)
+
+
+def shown(status: dict[str, Any], terminal: bool) -> str:
+    """The whole picture as text: a line about the deployment, what is wrong with it, then the models."""
+    ready = "ready" if status["ready"] else "; ".join(status["not_ready"])
+    head = f"{status['file']}: generation {status['generation']}, {status['in_flight']} running, {ready}"
+    rows = [_row(model) for model in status["models"]]
+    warnings = [painted(line, "yellow", terminal) for line in warned(status)]
+    return "\n".join([head, *warnings, "", table(HEAD, rows)])
+
+
+def warned(status: dict[str, Any]) -> list[str]:
+    """What somebody who looks at the appliance has to know."""
+    last, generation = status["last_reload"], status["generation"]
+    lines = []
+    if last["status"] == "rejected":
+        lines.append(f"the file was refused, generation {generation} goes on running: {last['message']}")
+        lines += [f"  {located(problem)}" for problem in last["problems"]]
+    elif not status["file_matches_running"]:
+        lines.append(
+            f"the file is not what is running: `appliance reload` applies it, generation {generation} is kept"
+        )
+    if status["pending_restart"]:
+        lines.append(f"needs a restart: {', '.join(status['pending_restart'])}")
+    return lines
+
+
+def _row(model: dict[str, Any]) -> tuple[str, ...]:
+    idle = model["idle_left"]
+    return (
+        model["name"],
+        "leaving" if model["retired"] else model["state"],
+        str(model["pid"] or "-"),
+        str(model["leases"]),
+        str(model["waiting"]),
+        "-" if idle is None else duration(idle),
+        size(model["bytes"]),
+        _note(model),
+    )
+
+
+def _note(model: dict[str, Any]) -> str:
+    said = {condition["type"]: condition for condition in model["conditions"]}
+    if not said:
+        return "of an earlier generation"
+    if said["Degraded"]["status"]:
+        return str(said["Degraded"]["message"])
+    return str(said["Ready"]["message"]) if said["Ready"]["reason"] != "OnDemand" else ""
