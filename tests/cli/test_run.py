@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import appliance
+from appliance.cli import COMMANDS
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +21,7 @@ def test_the_version_is_on_stdout() -> None:
 def test_help_names_every_command() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for command in ("up", "validate", "schema", "pull", "version"):
+    for command in COMMANDS:
         assert command in done.stdout
 
 
