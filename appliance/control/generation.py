@@ -54,15 +54,26 @@ class Deadlines:
 
 
 async def generate(
-    supervisor: Supervisor, model: ModelSpec, compose: Compose, *, n: int = 1, deadlines: Deadlines
+    supervisor: Supervisor,
+    model: ModelSpec,
+    compose: Compose | tuple[Compose, ...],
+    *,
+    n: int = 1,
+    deadlines: Deadlines,
 ) -> AsyncGenerator[Indexed, None]:
     """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
+    Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer.
 
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
     when the engine keeps dying on this request.
     """
-    answers = [_Answer(supervisor, model, compose, index) for index in range(n)]
-    events = answers[0].indexed() if n == 1 else _merge(answers)
+    prompts = compose if isinstance(compose, tuple) else (compose,)
+    answers = [
+        _Answer(supervisor, model, prompt, at * n + sample, sample)
+        for at, prompt in enumerate(prompts)
+        for sample in range(n)
+    ]
+    events = answers[0].indexed() if len(answers) == 1 else _merge(answers)
     async with aclosing(_timed(events, deadlines)) as timed:
         async for item in timed:
             yield item
@@ -91,12 +102,13 @@ async def _timed(events: AsyncGenerator[Indexed, None], deadlines: Deadlines) ->
 
 @dataclass(slots=True)
 class _Answer:
-    """One of the n answers: what is known of it whatever happens to engines."""
+    """One of the answers, the `sample`th of its prompt: what is known of it whatever happens to engines."""
 
     supervisor: Supervisor
     model: ModelSpec
     compose: Compose
     index: int
+    sample: int
     submission: Submission | None = None
     emitted: list[int] = field(default_factory=list)
     started: bool = False
@@ -120,7 +132,7 @@ class _Answer:
     def _next(self, lease: Lease) -> Submission:
         if self.submission is None:
             first = self.compose(lease)
-            seed = (first.sampling.seed + self.index) % _SEEDS
+            seed = (first.sampling.seed + self.sample) % _SEEDS
             sampling = msgspec.structs.replace(first.sampling, seed=seed)
             self.submission = msgspec.structs.replace(first, sampling=sampling)
         return msgspec.structs.replace(

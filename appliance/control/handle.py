@@ -11,16 +11,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import appliance
 from appliance.control.stream import Stream
-from appliance.errors import BodyTooLarge, EngineDied, LoadFailed, Overloaded, WireError
-from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Submission
+from appliance.errors import BodyTooLarge, EngineDied, LoadFailed, Overloaded, WireError, revive
+from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Prompt, Submission
 from appliance.wire import frames
 
 SOCKET_BYTES = 1 << 20
 MAX_UNSENT_BYTES = 256 << 20
+
+Reply = TypeVar("Reply", bound=frames.ToServer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class EngineHandle:
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, Stream] = {}
         self._pings: dict[int, asyncio.Future[frames.Pong]] = {}
-        self._pinged = 0
+        self._counts: dict[int, asyncio.Future[frames.Counted]] = {}
+        self._asked = 0
         self._disconnected = asyncio.Event()
         self._loaded: asyncio.Future[ModelInfo] = asyncio.get_running_loop().create_future()
         self._loaded.add_done_callback(_retrieve)
@@ -127,15 +130,35 @@ class EngineHandle:
         """The engine's gauges. Raises EngineDied if it is gone."""
         if self._disconnected.is_set():
             raise self._death()
-        self._pinged += 1
-        nonce = self._pinged
-        answer: asyncio.Future[frames.Pong] = asyncio.get_running_loop().create_future()
-        self._pings[nonce] = answer
+        return await self._ask(self._pings, frames.Ping)
+
+    async def count(self, prompt: Prompt, *, detail: bool = False) -> frames.Counted:
+        """How many tokens a prompt has; with `detail` also which, and their text.
+
+        Raises EngineDied if the engine is gone, BodyTooLarge, and what its tokenizer and template object to.
+        """
+        if self._disconnected.is_set():
+            raise self._death()
         try:
-            self._send(frames.Ping(nonce))
+            counted = await self._ask(self._counts, lambda nonce: frames.Count(nonce, prompt, detail))
+        except WireError as error:
+            raise BodyTooLarge(f"the request is too large for the engine: {error.message}") from error
+        if (failed := counted.failed) is not None:
+            raise revive(failed.code, failed.message, failed.param)
+        return counted
+
+    async def _ask(
+        self, waiting: "dict[int, asyncio.Future[Reply]]", question: Callable[[int], frames.ToEngine]
+    ) -> "Reply":
+        self._asked += 1
+        nonce = self._asked
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        waiting[nonce] = answer
+        try:
+            self._send(question(nonce))
             return await answer
         finally:
-            del self._pings[nonce]
+            del waiting[nonce]
 
     async def disconnected(self) -> None:
         """Wait until the engine has closed its end: it is dead, dying or was stopped."""
@@ -198,8 +221,9 @@ class EngineHandle:
             case frames.LoadError(message, permanent):
                 self._load_failed(LoadFailed(message, permanent=permanent))
             case frames.Pong(nonce):
-                if (answer := self._pings.get(nonce)) is not None and not answer.done():
-                    answer.set_result(frame)
+                _settle(self._pings.get(nonce), frame)
+            case frames.Counted(nonce):
+                _settle(self._counts.get(nonce), frame)
             case frames.HelloBack(version) if version != frames.VERSION:
                 self._load_failed(
                     LoadFailed(f"the engine speaks version {version}, the server {frames.VERSION}", permanent=True)
@@ -213,7 +237,7 @@ class EngineHandle:
         self._load_failed(LoadFailed(f"the engine of {self.model} ended while it was loading"))
         for stream in self._streams.values():
             stream.fail(self._death())
-        for answer in self._pings.values():
+        for answer in (*self._pings.values(), *self._counts.values()):
             if not answer.done():
                 answer.set_exception(self._death())
 
@@ -246,6 +270,11 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._handle._lost()
+
+
+def _settle(answer: "asyncio.Future[Reply] | None", reply: "Reply") -> None:
+    if answer is not None and not answer.done():
+        answer.set_result(reply)
 
 
 def _retrieve(future: "asyncio.Future[ModelInfo]") -> None:

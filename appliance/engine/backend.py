@@ -113,6 +113,14 @@ class Tokenizer(Protocol):
         """Raises TemplateFailed with the template's own message."""
         ...
 
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """The ids of a raw text; with `special` after what this tokenizer puts before every text."""
+        ...
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of these ids, special tokens written out."""
+        ...
+
     def raw(self, token: int) -> bytes:
         """The bytes a token adds to the text; empty for special tokens."""
         ...

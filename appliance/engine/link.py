@@ -14,7 +14,7 @@ from appliance.engine.inbox import Inbox
 from appliance.engine.outbox import Outbox
 from appliance.errors import WireError
 from appliance.vocab.spec import Submission
-from appliance.wire.frames import Cancel, Configure, Hello, Ping, Pong, Submit, ToEngine, engine_reader
+from appliance.wire.frames import Cancel, Configure, Count, Hello, Ping, Pong, Submit, ToEngine, engine_reader
 
 _CHUNK = 1 << 18
 
@@ -25,14 +25,14 @@ def idle_pong(nonce: int) -> Pong:
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """`die` ends the process; `hellos` and `submissions` (with their order) wait for who takes them."""
+    """`die` ends the process; `hellos`, and `submissions` and counts (with their order) wait for who takes them."""
 
     socket: socket.socket
     outbox: Outbox
     inbox: Inbox
     die: Callable[[str], NoReturn]
     hellos: "SimpleQueue[Hello]" = field(default_factory=SimpleQueue)
-    submissions: "SimpleQueue[tuple[int, Submission]]" = field(default_factory=SimpleQueue)
+    submissions: "SimpleQueue[tuple[int, Submission | Count]]" = field(default_factory=SimpleQueue)
     pong: Callable[[int], Pong] = idle_pong
     order: int = 0
 
@@ -60,6 +60,8 @@ class Link:
                 self.order += 1
                 self.inbox.announce(submission.id)
                 self.submissions.put((self.order, submission))
+            case Count():
+                self.submissions.put((self.order, frame))
             case Configure(settings):
                 self.inbox.configure(settings)
             case Hello():

@@ -20,8 +20,9 @@ from appliance.text.dialects.none import FORMAT as NO_TOOLS
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.vocab.event import Event, Failed, Finished, Started, Usage
-from appliance.vocab.spec import ChatPrompt, Submission
-from appliance.wire.frames import Events, SequenceEvents
+from appliance.vocab.request import TextPrompt, TokenPrompt
+from appliance.vocab.spec import ChatPrompt, Prompt, Submission
+from appliance.wire.frames import Count, Counted, Events, SequenceEvents
 
 Row = TypeVar("Row")
 
@@ -38,7 +39,7 @@ class Preparer:
 
     def prepare(self, submission: Submission, order: int) -> Sequence:
         """Raises PromptTooLong, BadRequest and what the template raises."""
-        prompt = self._tokens(submission)
+        prompt = self.tokens(submission.prompt)
         context = min(submission.context, self.context())
         sampling = submission.sampling
         wanted = context if sampling.max_tokens is None else sampling.max_tokens
@@ -70,11 +71,22 @@ class Preparer:
             stop_ids=ends,
         )
 
-    def _tokens(self, submission: Submission) -> list[int]:
-        if isinstance(submission.prompt, ChatPrompt):
-            tokens = self.tokenizer.render(submission.prompt)
-        else:
-            tokens = list(submission.prompt.tokens)
+    def count(self, asked: Count) -> Counted:
+        """What a prompt is in tokens. Raises BadRequest and what the template raises."""
+        tokens = self.tokens(asked.prompt)
+        if not asked.detail:
+            return Counted(asked.nonce, len(tokens))
+        return Counted(asked.nonce, len(tokens), tuple(tokens), self.tokenizer.text(tokens))
+
+    def tokens(self, prompt: Prompt) -> list[int]:
+        """A prompt's ids, at least one. Raises BadRequest and what the template raises."""
+        match prompt:
+            case ChatPrompt():
+                tokens = self.tokenizer.render(prompt)
+            case TextPrompt(text=text, special=special):
+                tokens = self.tokenizer.encode(text, special)
+            case TokenPrompt(tokens=ids):
+                tokens = list(ids)
         if not tokens:
             raise BadRequest("the prompt is empty: it renders to no tokens at all", param="prompt")
         if (wrong := next((t for t in tokens if not 0 <= t < self.vocab_size), None)) is not None:
@@ -127,6 +139,9 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
     """One preparation thread: take submissions in order, deliver sequences or say why not."""
     while True:
         order, submission = link.submissions.get()
+        if isinstance(submission, Count):
+            link.outbox.put(_counted(preparer, submission))
+            continue
         id = submission.id
         if not link.inbox.wanted(id):
             _withdraw(link, id, Finished("cancelled", Usage(0, 0)))
@@ -145,6 +160,17 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
             _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
         elif not link.inbox.deliver(sequence):
             _say(link, id, *pipeline.cancel())
+
+
+def _counted(preparer: Preparer, asked: Count) -> Counted:
+    try:
+        return preparer.count(asked)
+    except ApplianceError as error:
+        failed = Failed(error.code, error.message, error.param)
+    except Exception:  # noqa: BLE001 - request edge, as below
+        log.get().exception("engine.count_failed", nonce=asked.nonce)
+        failed = Failed(EngineFault.code, "the prompt could not be prepared; the log says why")
+    return Counted(asked.nonce, 0, failed=failed)
 
 
 def _withdraw(link: Link, id: int, *events: Event) -> None:

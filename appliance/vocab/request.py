@@ -37,6 +37,19 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     strict: bool = False
 
 
+class TextPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+    """Raw text, no template; with `special` the tokens a tokenizer puts before a text come along."""
+
+    text: str
+    special: bool = True
+
+
+class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
+    """A prompt that is token ids already."""
+
+    tokens: tuple[int, ...]
+
+
 class SamplingPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling values one layer sets; what it does not mention is UNSET and falls through."""
 
@@ -89,12 +102,15 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One decoded request. `sampling` holds only what the client said: policy and layers come later.
 
     `model` is the name as asked (`name` or `name:profile`). `n` answers are generated with seeds seed, seed+1, …
-    `ignored` names the fields we did not know; `template` are the client's template kwargs.
-    `keep_alive` and the like are added with their machinery.
+    Where there are `prompts`, each gets `n` answers and there are no messages.
+    `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
+    `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
+    separates prefix caches. `keep_alive` and the like are added with their machinery.
     """
 
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = ()
+    prompts: tuple[TextPrompt | TokenPrompt, ...] = ()
     tools: tuple[Tool, ...] = ()
     sampling: SamplingPatch = SamplingPatch()
     logprobs: int | None = None
@@ -104,4 +120,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     stream: bool = False
     include_usage: bool = False
+    parallel_calls: bool = True
+    priority: int = 0
+    cache_salt: str = ""
     ignored: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.vocab.request import Message, Sampling, Tool
+from appliance.vocab.request import Message, Sampling, TextPrompt, TokenPrompt, Tool
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -58,13 +58,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     continue_final: bool = False
 
 
-class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
-    """A prompt that is token ids already."""
-
-    tokens: tuple[int, ...]
-
-
-Prompt = ChatPrompt | TokenPrompt
+Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 import msgspec
 
 from appliance.errors import WireError
-from appliance.vocab.event import Event
-from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Submission
+from appliance.vocab.event import Event, Failed
+from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Prompt, Submission
 
 VERSION = 1
 MAX_FRAME = 64 * 1024 * 1024
@@ -35,6 +35,14 @@ class Submit(msgspec.Struct, frozen=True, tag="submit", array_like=True):
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel", array_like=True):
     id: int
+
+
+class Count(msgspec.Struct, frozen=True, tag="count", array_like=True):
+    """Ask how many tokens a prompt has; with `detail` also for its ids and its text."""
+
+    nonce: int
+    prompt: Prompt
+    detail: bool = False
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping", array_like=True):
@@ -89,8 +97,18 @@ class Pong(msgspec.Struct, frozen=True, tag="pong", array_like=True):
     steps: int
 
 
-ToEngine = Hello | Configure | Submit | Cancel | Ping
-ToServer = HelloBack | Progress | Ready | LoadError | Events | Pong
+class Counted(msgspec.Struct, frozen=True, tag="counted", array_like=True):
+    """Answer to a count; `text` writes special tokens out. `failed` says why there is none."""
+
+    nonce: int
+    count: int
+    tokens: tuple[int, ...] = ()
+    text: str = ""
+    failed: Failed | None = None
+
+
+ToEngine = Hello | Configure | Submit | Cancel | Count | Ping
+ToServer = HelloBack | Progress | Ready | LoadError | Events | Counted | Pong
 
 Frame = TypeVar("Frame")
 

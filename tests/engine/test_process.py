@@ -10,8 +10,8 @@ import pytest
 
 from appliance.engine.fake.tokenizer import END, FakeTokenizer
 from appliance.vocab.event import Failed, Finished, Started, TextDelta, ToolCallDelta
-from appliance.vocab.request import Message, Sampling, Tool
-from appliance.vocab.spec import ChatPrompt, EngineSpec, TokenPrompt
+from appliance.vocab.request import Message, Sampling, TextPrompt, TokenPrompt, Tool
+from appliance.vocab.spec import ChatPrompt, EngineSpec
 from appliance.wire import frames
 from tests.engine.harness import GREEDY, ROOT, SETTINGS, Engine, running_engine, submission, write_script
 
@@ -188,6 +188,32 @@ def test_emitted_tokens_that_are_the_end_finish_at_once(engine, tmp_path):
     engine.send(frames.Submit(submission(1, "x", emitted=(321, END))))
     assert engine.end(1).reason == "stop"
     assert engine.tokens(1) == []
+
+
+# ---- counting
+COUNTS = {
+    "messages": (ChatPrompt(messages=(Message(role="user", content="a b"),)),
+                 "<|im_start|>user\na b<|im_end|><|im_start|>assistant\n"),
+    "text": (TextPrompt(text="a wörd"), "a wörd"),
+    "tokens": (TokenPrompt(tokens=tuple(FakeTokenizer(4).encode("a b"))), "a b"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("prompt", "text"), COUNTS.values(), ids=COUNTS.keys())
+def test_a_prompt_is_counted_without_being_computed(engine, tmp_path, prompt, text):
+    engine.start(write_script(tmp_path))
+    engine.send(frames.Count(1, prompt), frames.Count(2, prompt, True), frames.Submit(submission(3, prompt=prompt)))
+    engine.end(3)
+    brief, full = (f for f in engine.frames if isinstance(f, frames.Counted))
+    assert (brief.tokens, brief.text, full.text) == ((), "", text)
+    assert brief.count == full.count == len(full.tokens) == engine.events(3)[0].prompt_tokens
+
+
+def test_a_prompt_that_cannot_be_counted_is_answered(engine, tmp_path):
+    engine.start(write_script(tmp_path, fail_render="fail"))
+    engine.send(frames.Count(1, ChatPrompt(messages=(Message(role="user", content="please fail"),))))
+    failed = engine.first(frames.Counted).failed
+    assert (failed.code, "refuses" in failed.message) == ("template_error", True)
 
 
 # ---- what is refused

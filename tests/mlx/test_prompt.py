@@ -83,3 +83,9 @@ def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LoadFailed) as caught:
         PromptTokenizer(tmp_path, trust_remote_code=False)
     assert caught.value.permanent
+
+
+def test_raw_text_comes_back_with_its_special_tokens_written_out(tokenizer: PromptTokenizer) -> None:
+    tokens = tokenizer.encode("<|im_start|>user\nhéllo 😀")
+    assert tokens[0] == tokenizer.id_of("<|im_start|>")
+    assert tokenizer.text(tokens) == "<|im_start|>user\nhéllo 😀"

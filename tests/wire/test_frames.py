@@ -5,8 +5,8 @@ import pytest
 
 from appliance.errors import WireError
 from appliance.vocab.event import Failed, Finished, Started, TextDelta, TokenLogprob, ToolCallDelta, TopToken, Usage
-from appliance.vocab.request import Message, Sampling, Tool
-from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec, ModelInfo, Submission, TokenPrompt
+from appliance.vocab.request import Message, Sampling, TextPrompt, TokenPrompt, Tool
+from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec, ModelInfo, Submission
 from appliance.wire import frames
 
 SETTINGS = EngineSettings(context=4096, concurrency=16, kv_bytes=1 << 40, prefix_bytes=0, stall_target=0.5)
@@ -25,6 +25,7 @@ TO_ENGINE = [
     ),
     frames.Submit(Submission(id=2, prompt=TokenPrompt(tokens=(1, 2)), sampling=Sampling(seed=2**63 - 1), context=9)),
     frames.Cancel(1),
+    frames.Count(6, TextPrompt(text="a", special=False), True),
     frames.Ping(7),
 ]
 LOGPROB = TokenLogprob("a", -0.5, b"\xf0\x9f", (TopToken("b", -1.0, b"b"),))
@@ -44,6 +45,8 @@ TO_SERVER = [
             frames.SequenceEvents(4, (), (Failed("engine_error", "x"),)),
         ),
     ),
+    frames.Counted(6, 1, (5,), "a"),
+    frames.Counted(6, 0, failed=Failed("template_error", "x")),
     frames.Pong(7, 1, 2, 3, 4, 5),
 ]
 BOTH = [

@@ -32,7 +32,7 @@ class FakeTokenizer:
         self._refuse = refuse
         self.vocab_size = 2 << (8 * token_bytes)
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, special: bool = True) -> list[int]:
         size = self._token_bytes
         return [
             int.from_bytes(b"\x01" + word[at : at + size], "big")
@@ -54,6 +54,9 @@ class FakeTokenizer:
         if prompt.continue_final:
             return tokens[:-1]
         return [*tokens, START_TURN, *self.encode("assistant\n")]
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return b"".join(_SPECIAL.get(token, "").encode() or raw(token) for token in tokens).decode("utf-8", "replace")
 
     def raw(self, token: int) -> bytes:
         return raw(token)

@@ -1,6 +1,7 @@
 """Renders messages with a checkpoint's chat template and turns the text into token ids."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,15 @@ class PromptTokenizer:
         except (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             raise TemplateFailed(f"the chat template refused these messages: {error}", param="messages") from error
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Token ids of a raw text; its beginning-of-sequence token is not doubled where the text brings it."""
+        bos = self._tokenizer.bos_token
+        return self._tokenizer.encode(text, add_special_tokens=special and not (bos and text.startswith(bos)))
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of these ids, special tokens written out."""
+        return self._tokenizer.decode(tokens, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def raw(self, token: int) -> bytes:
         """The bytes a token adds to the text."""
