@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 import mlx.nn as nn
 
-from appliance.engine.mlx.kv import Caches, KVSnapshot, snapshot
+from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, snapshot
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice, Sampler
 
@@ -77,6 +77,7 @@ class Decoding:
             self._join([row for row in rows if row not in self._rows])
             self._stale = True
         if self._stale:
+            grow_by_parts(self._caches, max(row.computed for row in self._rows))
             self._sampler = Sampler([row.sample for row in self._rows], self._vocabulary, self._sampler)
             self._stale = False
 

@@ -52,6 +52,16 @@ def trimmable(caches: Caches) -> bool:
     return all(cache.is_trimmable() for cache in caches)
 
 
+def grow_by_parts(caches: Caches, length: int) -> None:
+    """Let caches of `length` tokens grow by an eighth at a time. mlx-lm's fixed 256 tokens of room would be copied with
+    every row that joins or leaves, which for short rows is most of the copy.
+    """
+    step = min(max(length // 8, 32), 1024)
+    for leaf in _leaves(caches):
+        if hasattr(leaf, "step"):
+            leaf.step = step
+
+
 def nbytes(caches: Caches) -> int:
     return sum(cache.nbytes for cache in caches)
 
