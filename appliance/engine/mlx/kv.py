@@ -53,7 +53,7 @@ def trimmable(caches: Caches) -> bool:
 
 
 def grow_by_parts(caches: Caches, length: int) -> None:
-    """Let caches of `length` tokens grow by an eighth at a time. mlx-lm's fixed 256 tokens of room would be copied with
+    """Let caches of `length` tokens grow by an eighth at a time. The fixed 256 tokens of mlx-lm would be copied with
     every row that joins or leaves, which for short rows is most of the copy.
     """
     step = min(max(length // 8, 32), 1024)
