@@ -1,21 +1,16 @@
 """`appliance validate`: everything that is wrong with a deploy file, offline."""
 
-import json
-import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from appliance.config import load
-from appliance.config.checkpoint import Checkpoint
+from appliance.cli.offline import document, examine
 from appliance.config.codes import CODES
-from appliance.config.deployment import Deployment, Source
+from appliance.config.deployment import Deployment
 from appliance.config.problem import Problem, Rejected, as_data, github, human
 from appliance.config.suggest import did_you_mean
-from appliance.models.inspect import inspect
-from appliance.models.store import Store
 
 USAGE = 2
 
@@ -38,17 +33,11 @@ def validate(
         return
     format = Format.JSON if as_json else format
     try:
-        deployment = load.read(file, environ=os.environ, inspect=_here, memory_bytes=load.machine_memory())
+        deployment = examine(file).deployment
     except Rejected as rejected:
         _print(format, file, None, rejected.problems)
         raise typer.Exit(Rejected.exit_code) from None
     _print(format, file, deployment, deployment.warnings)
-
-
-def _here(source: Source) -> Checkpoint | None:
-    """What a checkpoint says of itself, where its files are on this machine already."""
-    path = Store().locate(source) if source.kind != "fake" else None
-    return inspect(path) if path is not None else None
 
 
 def _explain(code: str) -> None:
@@ -64,7 +53,7 @@ def _explain(code: str) -> None:
 def _print(format: Format, file: Path, deployment: Deployment | None, problems: tuple[Problem, ...]) -> None:
     match format:
         case Format.JSON:
-            typer.echo(json.dumps(_document(file, deployment, problems), ensure_ascii=False, indent=2))
+            typer.echo(_document(file, deployment, problems))
         case Format.GITHUB:
             if problems:
                 typer.echo(github(problems))
@@ -74,15 +63,10 @@ def _print(format: Format, file: Path, deployment: Deployment | None, problems: 
             typer.echo(_summary(file, deployment, problems), err=deployment is None)
 
 
-def _document(file: Path, deployment: Deployment | None, problems: tuple[Problem, ...]) -> dict[str, Any]:
+def _document(file: Path, deployment: Deployment | None, problems: tuple[Problem, ...]) -> str:
     names = {"models": list(deployment.models), "aliases": list(deployment.aliases)} if deployment else {}
-    return {
-        "schema": 1,
-        "kind": "validate",
-        "ok": deployment is not None,
-        "data": {"file": str(file), **names},
-        "diagnostics": [as_data(problem) for problem in problems],
-    }
+    data = {"file": str(file), **names}
+    return document("validate", data, [as_data(problem) for problem in problems], ok=deployment is not None)
 
 
 def _summary(file: Path, deployment: Deployment | None, problems: tuple[Problem, ...]) -> str:

@@ -34,7 +34,7 @@ def check(tree: Node, schema: Schema, expand: Expand) -> tuple[Checked, list[Pro
     value = reading.value(plain, schema.root, ())
     checked = Checked(
         value if isinstance(value, dict) else {},
-        walk.keys, walk.values, tuple(walk.substituted), tuple(walk.secrets), frozenset(reading.nulls),
+        walk.keys, walk.values, tuple(walk.substituted), tuple(walk.secrets), frozenset(reading.nulls), walk.scalars,
     )  # fmt: skip
     return checked, walk.problems + [found.problem for found in wrong]
 

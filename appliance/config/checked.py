@@ -12,7 +12,8 @@ from appliance.config.source import Scalar
 class Checked:
     """Values have their units read and nulls are gone; `nulls` are the paths where one was written.
 
-    `substituted` are the scalars something was substituted into, `secrets` the places of what must not be shown.
+    `substituted` are the scalars something was substituted into, `secrets` the places of what must not be shown,
+    `scalars` all scalars by path.
     """
 
     value: dict[str, Any]
@@ -20,7 +21,8 @@ class Checked:
     values: Mapping[Path, Place]
     substituted: tuple[Scalar, ...] = ()
     secrets: tuple[Place, ...] = ()
-    nulls: frozenset[Path] = field(default=frozenset())
+    nulls: frozenset[Path] = frozenset()
+    scalars: Mapping[Path, Scalar] = field(default_factory=dict)
 
     def at_value(self, path: Path) -> Place:
         """Where the value stands, or the nearest thing around it."""

@@ -8,7 +8,7 @@ from appliance.config.deployment import Deployment, ModelSpec, Source
 from appliance.config.engines import Engines, engines
 from appliance.config.problem import Path, dotted
 from appliance.config.scalar import show
-from appliance.config.settings import ENTITIES, Setting, Settings, is_secret, of_model, settings
+from appliance.config.settings import Setting, Settings, entity, is_secret, of_model, settings
 
 Apply = Literal["live", "cache", "engine", "listener", "process"]
 
@@ -160,15 +160,26 @@ def _class_of(path: Path) -> Apply:
 
 def _model(old: ModelSpec, new: ModelSpec) -> ChangeModel | None:
     changes = list(_changes(of_model(old), of_model(new)))
-    if old.checkpoint != new.checkpoint:
-        changes.append(Change(dotted(("models", new.name, "checkpoint")), "live", "its sampling", "another", "~"))
-    if old.fingerprint != new.fingerprint and all(change.apply != "engine" for change in changes):
-        path = dotted(("models", new.name, "source"))
-        changes.append(Change(path, "engine", show(old.source.text), "its files changed", SIGNS["engine"]))
+    changes += _behind(old, new, {change.path: change.apply for change in changes})
     if not changes:
         return None
     strongest = max((change.apply for change in changes), key=_STRENGTH.index)
     return ChangeModel(new.name, strongest, tuple(changes))
+
+
+def _behind(old: ModelSpec, new: ModelSpec, said: Mapping[str, Apply]) -> Iterator[Change]:
+    """What changed behind settings that are as they were: files, and what was read from them."""
+
+    def change(setting: str, before: str, after: str, apply: Apply) -> Change:
+        return Change(dotted(("models", new.name, setting)), apply, before, after, SIGNS[apply])
+
+    if old.checkpoint != new.checkpoint:
+        yield change("checkpoint", "its sampling", "another", "live")
+    family = dotted(("models", new.name, "family"))
+    if old.family != new.family and not any(path == family or ".dialects." in path for path in said):
+        yield change("family", old.family.name, "its file changed", "live")
+    if old.fingerprint != new.fingerprint and "engine" not in said.values():
+        yield change("source", _text(old.source.text), "its files changed", "engine")
 
 
 def _others(old: Settings, new: Settings) -> Iterator[Change]:
@@ -185,16 +196,12 @@ def _others(old: Settings, new: Settings) -> Iterator[Change]:
     )
 
 
-def _entity(path: Path) -> Path | None:
-    return next((path[: len(kind) + 1] for kind in ENTITIES if path[: len(kind)] == kind), None)
-
-
 def _entities(found: Settings) -> set[Path]:
-    return {entity for path in found if (entity := _entity(path)) is not None}
+    return {whole for path in found if (whole := entity(path)) is not None}
 
 
 def _of_both(found: Settings, entities: set[Path]) -> Settings:
-    return {p: s for p, s in found.items() if (entity := _entity(p)) is None or entity in entities}
+    return {p: s for p, s in found.items() if (whole := entity(p)) is None or whole in entities}
 
 
 def _whole(path: Path, found: Settings, sign: str) -> Change:
@@ -254,4 +261,5 @@ def _text(value: Any) -> str:
             return "{" + ", ".join(f"{k}: {_text(v)}" for k, v in value.items()) + "}"
         case list():
             return "[" + ", ".join(map(_text, value)) + "]"
-    return show(value)
+    # Paths are long, and their ends tell them apart.
+    return show(value) if len(str(value)) <= 60 or not str(value).startswith("/") else str(value)

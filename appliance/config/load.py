@@ -29,11 +29,10 @@ from appliance.config.world import Inspect, World
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """All that can be said of a file. With errors among the problems, the deployment is what is left without them."""
+    """A deployment, and the file as it was written: before any model was completed by the one it extends."""
 
     deployment: Deployment
-    file: Checked
-    problems: tuple[Problem, ...]
+    written: Checked
 
 
 def read(
@@ -91,7 +90,7 @@ def examine(
         sources=reader.sources(),
         warnings=warnings,
     )
-    return Examined(deployment, file, warnings)
+    return Examined(deployment, checked)
 
 
 def digest(paths: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.config.deployment import Alias, Deployment, ModelSpec, Overlay, Policy, Rewrite, Target
+from appliance.config.deployment import Alias, Deployment, Mode, ModelSpec, Overlay, Policy, Rewrite, Target
 from appliance.config.overlay import merge_sampling, merge_template
 from appliance.config.policy import tighten
 from appliance.config.suggest import did_you_mean
@@ -90,7 +90,7 @@ def decide(deployment: Deployment, target: Target, request: GenerateRequest, see
         [
             SamplingPatch(**{name: value for name, value in allowed.items() if name != "logprobs"}),
             *(overlay.sampling for overlay in overlays),
-            _mode(model, template),
+            chosen.sampling if (chosen := mode(model, template)) else SamplingPatch(),
             model.family.sampling,
             model.checkpoint,
         ]
@@ -108,11 +108,10 @@ def _policy(overlays: tuple[Overlay, ...]) -> Policy:
     return policy
 
 
-def _mode(model: ModelSpec, template: Mapping[str, Any]) -> SamplingPatch:
-    for mode in model.family.modes:
-        if all(key in template and template[key] == value for key, value in mode.when.items()):
-            return mode.sampling
-    return SamplingPatch()
+def mode(model: ModelSpec, template: Mapping[str, Any]) -> Mode | None:
+    """The family's mode that these template variables choose."""
+    fits = (m for m in model.family.modes if all(k in template and template[k] == v for k, v in m.when.items()))
+    return next(fits, None)
 
 
 def _allowed(asked: Mapping[str, Any], policy: Policy) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.config.access import Key
-from appliance.config.deployment import Alias, CachePolicy, Deployment, Family, ModelSpec, Overlay, Source
+from appliance.config.deployment import Alias, CachePolicy, Deployment, ModelSpec, Overlay, Source
 from appliance.config.operations import Observability
 from appliance.config.problem import Path
 from appliance.config.routing import Fallback, Goal, Peer, Routing, Rule
@@ -49,6 +49,11 @@ class Setting:
 Settings = dict[Path, Setting]
 
 
+def entity(path: Path) -> Path | None:
+    """The path of the named thing a setting belongs to, where it belongs to one that is not a model."""
+    return next((path[: len(kind) + 1] for kind in ENTITIES if path[: len(kind)] == kind), None)
+
+
 def plain(value: Any) -> Any:
     """In JSON's types. Only what is known to be harmless is shown as it is."""
     match value:
@@ -68,8 +73,6 @@ def plain(value: Any) -> Any:
             return f"{value.how}{show_tokens(value.tokens)}"
         case Source():
             return value.ref if value.kind in ("path", "gguf") else value.text
-        case Family():
-            return value.name
     return str(value)
 
 
@@ -172,7 +175,10 @@ def _overlay(overlay: Overlay) -> Rows:
 def _model(model: ModelSpec) -> Rows:
     yield ("source",), model.source
     yield ("revision",), model.source.revision if model.source.kind == "hf" else None
-    for name in ("extends", "kind", "family", "load", "pin", "dtype"):
+    yield ("family",), model.family.name
+    yield ("dialects", "tools"), model.family.tool_dialect
+    yield ("dialects", "reasoning"), model.family.reasoning_dialect
+    for name in ("extends", "kind", "load", "pin", "dtype"):
         yield (name,), getattr(model, name)
     yield ("idle_unload",), _seconds(model.idle_unload)
     yield ("context",), Setting(model.context, show_tokens)
@@ -258,8 +264,11 @@ def _rule(rule: Rule, place: int) -> Rows:
 
 def _goal(goal: Goal, weighted: bool) -> Any:
     laid: dict[str, Any] = {}
-    for (block, *rest), value in _overlay(goal.own):
-        laid.setdefault(str(block), {})[".".join(map(str, rest))] = plain(value)
+    for path, value in _overlay(goal.own):
+        into = laid
+        for part in path[:-1]:
+            into = into.setdefault(str(part), {})
+        into[str(path[-1])] = plain(value)
     more = ({"weight": goal.weight} if weighted else {}) | ({"profile": goal.profile} if goal.profile else {}) | laid
     return {"to": goal.to, **more} if more else goal.to
 

@@ -1,0 +1,69 @@
+"""`appliance plan`: what a deploy file would change, before it changes anything."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.admin_client import AdminClient
+from appliance.cli.offline import document, examine_or_exit
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
+from appliance.config.deployment import ModelSpec
+from appliance.config.diff import diff
+from appliance.config.render import Estimate, as_data, render, weigh
+from appliance.control.machine import Machine
+from appliance.models.store import Store
+
+CHANGES = 5
+
+
+def plan(
+    file: File = DEFAULT_FILE,
+    against: Annotated[
+        Path | None, typer.Option(help="Compare with another deploy file, not with what is running.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to a file, for `reload --plan`.")] = None,
+    detailed: Annotated[
+        bool, typer.Option("--detailed-exitcode", help="Exit 5 if there are changes, 0 if there are none.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a deploy file would change: settings, engines and memory. Exit 78 if the file is bad."""
+    data, text = _between(against, file, as_json) if against else _of_running(file, as_json)
+    whole = document("plan", data, [])
+    if out is not None:
+        out.write_text(f"{whole}\n", encoding="utf-8")
+    typer.echo(whole if as_json else text)
+    if detailed and not data["empty"]:
+        raise typer.Exit(CHANGES)
+
+
+def _of_running(file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
+    """The plan of the appliance that serves the file, made by itself."""
+    with failing("plan", as_json):
+        answer = AdminClient(file).post("/config", dry_run="1")
+    return answer, "\n".join(answer["changes"]) or "nothing changes"
+
+
+def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
+    old, new = (examine_or_exit(file, "plan", as_json).deployment for file in (old_file, new_file))
+    found = diff(old, new)
+    memory = weigh(old, new, _estimate())
+    sides = {
+        side: {"file": str(file), "digest": deployment.digest}
+        for side, file, deployment in (("old", old_file, old), ("new", new_file, new))
+    }
+    return {**sides, **as_data(found, memory)}, render(found, memory)
+
+
+def _estimate() -> Estimate:
+    machine, store = Machine.of_this(os.environ, ("warning", "console")), Store()
+
+    def estimate(model: ModelSpec) -> int | None:
+        if model.source.kind == "fake":
+            return machine.place(model, None).bytes
+        path = store.locate(model.source)
+        return machine.place(model, path).bytes if path is not None else None
+
+    return estimate

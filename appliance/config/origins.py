@@ -1,0 +1,245 @@
+"""Where each setting of a deployment comes from: the layer that won, and every layer it beat. PURE."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from appliance.config.aliases import Chain, chains
+from appliance.config.checked import Checked
+from appliance.config.deployment import EMPTY, Deployment, ModelSpec, Overlay
+from appliance.config.overlay import overlay
+from appliance.config.problem import Path, Place, dotted
+from appliance.config.sampling import Decided, decide, find, mode
+from appliance.config.schema import Schema
+from appliance.config.secret import Secret
+from appliance.config.settings import Setting, entity, plain, settings
+from appliance.config.source import natural
+from appliance.config.suggest import did_you_mean
+from appliance.vocab.request import GenerateRequest, Sampling
+
+BUILT_IN = "built-in"
+_NOT_SET = object()
+_PARAMS = [name for name in Sampling.__struct_fields__ if name != "logprobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Something that says what a setting is; `place` where it stands in a file."""
+
+    name: str
+    value: Any
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A policy that bears on a setting."""
+
+    kind: Literal["lock", "clamp", "forbid"]
+    name: str
+    value: Any
+    place: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`layers` strongest first: the first one won. `value` is what there is in the end, after all `rules`."""
+
+    path: Path
+    value: Any
+    layers: tuple[Layer, ...]
+    rules: tuple[Rule, ...] = ()
+
+
+class NoSuchSetting(ValueError):
+    """Nothing in the deployment has this path; says what is near."""
+
+
+Origins = Mapping[Path, Origin]
+
+
+def origins(deployment: Deployment, file: Checked, schema: Schema) -> Origins:
+    """The origin of every setting. `file` is the file before models were completed by those they extend."""
+    return {origin.path: origin for origin in _Tracing(deployment, file, schema).all()}
+
+
+def find_origins(text: str, known: Origins) -> list[Origin]:
+    """The setting a dotted path names, or all below it. Raises NoSuchSetting."""
+    names = {form: path for path in known for form in (".".join(map(str, path)), dotted(path))}
+    if text in names:
+        return [known[names[text]]]
+    below = [names[name] for name in names if name.startswith(f"{text}.")]
+    if not below:
+        near = did_you_mean(text, names)
+        raise NoSuchSetting(f"there is no setting {text}{f'; {near}' if near else ''}")
+    return [known[path] for path in dict.fromkeys(below)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracing:
+    deployment: Deployment
+    file: Checked
+    schema: Schema
+
+    def all(self) -> Iterator[Origin]:
+        for path, setting in settings(self.deployment).items():
+            if not (
+                path[0] in ("models", "aliases") and path[2] in ("sampling", "template") and path[3:] != ("file",)
+            ):
+                yield self.setting(path, setting)
+        for model in self.deployment.models.values():
+            yield from self.request_time(("models", model.name), model, None)
+        found, _ = chains(self.file)
+        for chain in found:
+            yield from self.request_time(("aliases", chain.name), self.deployment.models[chain.model], chain)
+
+    # ---- what is fixed when the file is read
+    def setting(self, path: Path, setting: Setting) -> Origin:
+        layers = list(self.written(path))
+        if not layers:
+            layers.append(self.fallback(path, setting))
+        elif (default := self.default(path)) is not None:
+            layers.append(Layer(BUILT_IN, default, None))
+        return Origin(path, setting.data, tuple(layers))
+
+    def written(self, path: Path) -> Iterator[Layer]:
+        """What the file says, the strongest first."""
+        if path[0] == "models":
+            for name in self.lineage(str(path[1])):
+                yield from self.at(("models", name, *path[2:]), dotted(("models", name)))
+            yield from self.at(("defaults", *path[2:]), "defaults")
+        elif path[:2] == ("routing", "rules"):
+            rules = self.file.value.get("routing", EMPTY).get("rules", ())
+            i = next(i for i, rule in enumerate(rules) if rule.get("name") == path[2])
+            yield from self.at((*path[:2], i, *path[3:]), dotted(path[:3]))
+        else:
+            yield from self.at(path, dotted(entity(path) or path[:1]))
+
+    def at(self, path: Path, name: str) -> Iterator[Layer]:
+        value = _value(self.file.value, path)
+        if value is _NOT_SET and path[0] == "aliases" and path[2:] == ("model",):
+            path, value = path[:2], _value(self.file.value, path[:2])
+        if value is not _NOT_SET:
+            yield Layer(name, self.as_written(path, value), self.file.at_value(path))
+
+    def as_written(self, path: Path, value: Any) -> Any:
+        """The text as it stands in the file, which never shows what was substituted."""
+        scalar = self.file.scalars.get(path)
+        if scalar is None:
+            return plain(value)
+        if scalar.written is not None:
+            return scalar.written
+        return plain(value) if isinstance(value, Secret) else natural(scalar)
+
+    def fallback(self, path: Path, setting: Setting) -> Layer:
+        default = self.default(path)
+        if path[0] == "models" and path[2:] == ("family",):
+            return Layer("recognised from the checkpoint", setting.data, None)
+        if path[0] == "models" and path[2] == "dialects":
+            return Layer(f"family {self.deployment.models[str(path[1])].family.name}", setting.data, None)
+        if path[0] == "models" and path[2:] == ("revision",) and setting.data not in (None, default):
+            return Layer("the source", setting.data, self.file.at_value((*path[:2], "source")))
+        return Layer(BUILT_IN, setting.data if default is None else default, None)
+
+    def default(self, path: Path) -> Any:
+        """What the schema says goes without saying."""
+        found = self.schema.root
+        for part in path:
+            below = self.schema.branch(found, dict)
+            below = self.schema.below(below, str(part)) if below is not None else None
+            if below is None:
+                return None
+            found = below
+        return found.get("default")
+
+    def lineage(self, name: str) -> list[str]:
+        """A model and those it extends, itself first."""
+        models, steps = self.file.value.get("models", EMPTY), [name]
+        while (parent := models[steps[-1]].get("extends")) in models and parent not in steps:
+            steps.append(parent)
+        return steps
+
+    # ---- what each request decides, here for one that asks for nothing
+    def request_time(self, path: Path, model: ModelSpec, chain: Chain | None) -> Iterator[Origin]:
+        asked = GenerateRequest(model=str(path[1]), messages=())
+        decided = decide(self.deployment, find(self.deployment, asked.model), asked, seed=0)
+        overlays = list(self.overlays(model, chain))
+        for param in _PARAMS:
+            layers = [*self.sampling_layers(param, overlays), *self.below(param, model, decided)]
+            yield Origin(
+                path=(*path, "sampling", param),
+                value=plain(_decided(param, decided, layers)),
+                layers=tuple(layers),
+                rules=tuple(self.rules(param, overlays)),
+            )
+        for key, value in decided.template.items():
+            yield Origin((*path, "template", key), plain(value), tuple(self.template_layers(key, overlays, model)))
+
+    def overlays(self, model: ModelSpec, chain: Chain | None) -> Iterator[tuple[Path, Overlay]]:
+        """The overlays of the file that bear on a request, the strongest first."""
+        profiles = self.deployment.profiles
+        if chain is not None:
+            yield from chain.own
+            yield from ((("profiles", name), profiles[name]) for name in chain.profiles)
+        for name in self.lineage(model.name):
+            written = self.file.value["models"][name]
+            template = {key: v for key, v in written.get("template", EMPTY).items() if key != "file"}
+            yield ("models", name), overlay({**written, "template": template})
+        if model.profile is not None:
+            yield ("profiles", model.profile), profiles[model.profile]
+        yield ("defaults",), self.deployment.defaults
+
+    def sampling_layers(self, param: str, overlays: Iterable[tuple[Path, Overlay]]) -> Iterator[Layer]:
+        for path, laid in overlays:
+            given = laid.sampling.given()
+            if param in given:
+                yield Layer(dotted(path), plain(given[param]), self.file.at_value((*path, "sampling", param)))
+
+    def below(self, param: str, model: ModelSpec, decided: Decided) -> Iterator[Layer]:
+        """What speaks where the file is silent."""
+        chosen = mode(model, decided.template)
+        family = f"family {model.family.name}"
+        weaker = [
+            *([(f"{family}, mode {chosen.name}", chosen.sampling)] if chosen else []),
+            (family, model.family.sampling),
+            ("the checkpoint's generation_config.json", model.checkpoint),
+        ]
+        for name, patch in weaker:
+            given = patch.given()
+            if param in given:
+                yield Layer(name, plain(given[param]), None)
+        built_in = "drawn for each request" if param == "seed" else plain(getattr(Sampling(), param))
+        yield Layer(BUILT_IN, built_in, None)
+
+    def template_layers(
+        self, key: str, overlays: Iterable[tuple[Path, Overlay]], model: ModelSpec
+    ) -> Iterator[Layer]:
+        for path, laid in overlays:
+            if key in laid.template:
+                yield Layer(dotted(path), plain(laid.template[key]), self.file.at_value((*path, "template", key)))
+        if key in model.family.template_kwargs:
+            yield Layer(f"family {model.family.name}", plain(model.family.template_kwargs[key]), None)
+
+    def rules(self, param: str, overlays: Iterable[tuple[Path, Overlay]]) -> Iterator[Rule]:
+        for path, laid in overlays:
+            policy = laid.policy
+            kinds: tuple[tuple[Literal["lock", "clamp", "forbid"], Mapping[str, Any]], ...]
+            kinds = (("lock", policy.lock), ("clamp", policy.clamp), ("forbid", policy.forbid))
+            for kind, rules in kinds:
+                if param in rules:
+                    place = self.file.at_value((*path, "policy", kind, param))
+                    yield Rule(kind, dotted(path), plain(rules[param]), place)
+
+
+def _decided(param: str, decided: Decided, layers: list[Layer]) -> Any:
+    value = getattr(decided.sampling, param)
+    return layers[0].value if param == "seed" and len(layers) == 1 else value
+
+
+def _value(value: Any, path: Path) -> Any:
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return _NOT_SET
+    return value
