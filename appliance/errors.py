@@ -97,6 +97,22 @@ class BodyTooLarge(ApplianceError):
     fault = Fault.CLIENT
 
 
+class Cancelled(ApplianceError):
+    """Somebody asked for this request to be ended."""
+
+    status = 499
+    code = "cancelled"
+    fault = Fault.CLIENT
+
+
+class UnknownRequest(ApplianceError):
+    """No request of this id is running."""
+
+    status = 404
+    code = "request_not_found"
+    fault = Fault.CLIENT
+
+
 class SlowBody(ApplianceError):
     """The client stopped sending its body."""
 

@@ -22,6 +22,7 @@ from appliance.wire import frames
 SOCKET_BYTES = 1 << 20
 MAX_UNSENT_BYTES = 256 << 20
 
+Counted = frames.Counted
 Reply = TypeVar("Reply", bound=frames.ToServer)
 
 
@@ -132,7 +133,7 @@ class EngineHandle:
             raise self._death()
         return await self._ask(self._pings, frames.Ping)
 
-    async def count(self, prompt: Prompt, *, detail: bool = False) -> frames.Counted:
+    async def count(self, prompt: Prompt, *, detail: bool = False) -> Counted:
         """How many tokens a prompt has; with `detail` also which, and their text.
 
         Raises EngineDied if the engine is gone, BodyTooLarge, and what its tokenizer and template object to.

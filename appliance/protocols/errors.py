@@ -1,10 +1,12 @@
-"""How an error is said to an OpenAI client: status, headers and body, in one place."""
+"""How an error is said: the headers are the same for everyone, the body is that of the client's protocol."""
 
 import math
+import re
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from appliance.errors import ApplianceError, LoadFailed, Overloaded
+from appliance.errors import ApplianceError, LoadFailed, Overloaded, PromptTooLong
 
 _CODES: dict[type[ApplianceError], str] = {Overloaded: "rate_limit_exceeded"}
 """Where OpenAI's own word differs from ours."""
@@ -36,6 +38,72 @@ def error_object(error: ApplianceError) -> dict[str, str | None]:
 def error_body(error: ApplianceError) -> bytes:
     """The JSON body OpenAI's clients read `message`, `type`, `param` and `code` from."""
     return msgspec.json.encode({"error": error_object(error)})
+
+
+Shape = Callable[[ApplianceError, str], bytes]
+"""Takes an error and the id of its request, returns a JSON body."""
+
+
+def openai(error: ApplianceError, request: str) -> bytes:
+    """What OpenAI's clients read."""
+    return error_body(error)
+
+
+def responses(error: ApplianceError, request: str) -> bytes:
+    """As OpenAI's, with the names of the Responses API."""
+    return msgspec.json.encode({"error": responses_error(error)})
+
+
+def anthropic(error: ApplianceError, request: str) -> bytes:
+    """What Anthropic's clients read."""
+    return msgspec.json.encode({"type": "error", "error": anthropic_error(error), "request_id": request})
+
+
+def ollama(error: ApplianceError, request: str) -> bytes:
+    """What Ollama's clients read."""
+    return msgspec.json.encode({"error": error.message})
+
+
+SHAPES: dict[str, Shape] = {"/v1/messages": anthropic, "/v1/responses": responses, "/api/": ollama}
+"""By the beginning of a path; everything else is OpenAI's."""
+
+
+def shape_of(path: str, headers: Mapping[str, str]) -> Shape:
+    """In whose words an error at this path is said."""
+    shape = next((shape for start, shape in SHAPES.items() if path.startswith(start)), openai)
+    return anthropic if shape is openai and "anthropic-version" in headers else shape
+
+
+_RENAMED = {"messages": "input", "max_tokens": "max_output_tokens"}
+
+
+def responses_error(error: ApplianceError) -> dict[str, str | None]:
+    """The value of the `error` key for a client of the Responses API."""
+    said = error_object(error)
+    return {**said, "param": _RENAMED.get(said["param"] or "", said["param"])}
+
+
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+_TOO_LONG = re.compile(r"context length is (?P<context>\d+) tokens.*resulted in (?P<prompt>\d+) tokens")
+
+
+def anthropic_error(error: ApplianceError) -> dict[str, str]:
+    """Anthropic's error: agents know by the wording that a prompt has become too long."""
+    other = "api_error" if error.status >= 500 else "invalid_request_error"
+    message = error.message
+    if isinstance(error, PromptTooLong):
+        counts = _TOO_LONG.search(message)
+        told = f"{counts['prompt']} tokens > {counts['context']} maximum" if counts else message
+        message = f"prompt is too long: {told}"
+    return {"type": _ANTHROPIC_TYPES.get(error.status, other), "message": message}
 
 
 def error_headers(error: ApplianceError) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -41,6 +41,24 @@ def read_object(body: bytes) -> dict[str, msgspec.Raw]:
         raise BadRequest(f"the body is not valid JSON: {_syntax(body, error)}") from error
     except RecursionError as error:
         raise BadRequest("the body is nested too deeply") from error
+
+
+def read_fields(
+    body: bytes, table: Mapping[str, Reader], required: Iterable[str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What is given of the fields of a table, and the names that are not in it.
+
+    Raises BadRequest naming the field that cannot be read or is missing, Unsupported for one we cannot honour.
+    """
+    fields = read_object(body)
+    given: dict[str, Any] = {}
+    for name, raw in fields.items():
+        if (reader := table.get(name)) and (value := reader(name, raw)) is not None:
+            given[name] = value
+    for name in required:
+        if name not in given:
+            raise BadRequest(f"`{name}` is required", param=name)
+    return given, tuple(name for name in fields if name not in table)
 
 
 def typed(kind: Any, must_be: str, then: Callable[[str, Any], Any] | None = None) -> Reader:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import ApplianceError
+from appliance.protocols.adapter import Answer
 from appliance.protocols.errors import error_object
 from appliance.vocab.event import (
     Event,
@@ -33,17 +34,6 @@ _SMALLEST_LOGPROB = -9999.0
 """What OpenAI sends where JSON has no minus infinity."""
 
 _encode = msgspec.json.Encoder().encode
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What every chunk of one answer repeats. `id` is unique, `model` the name as asked, `created` Unix seconds."""
-
-    id: str
-    created: int
-    model: str
-    choices: int = 1
-    include_usage: bool = False
 
 
 class StreamEncoder:
@@ -88,6 +78,9 @@ class StreamEncoder:
                 return self._chunk(index, b"{}", reason=_encode(reason))
             case Started() | Failed():
                 return b""
+
+    def heartbeat(self) -> bytes:
+        return HEARTBEAT
 
     def close(self) -> bytes:
         """The end of a stream whose choices have all finished."""

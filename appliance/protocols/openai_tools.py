@@ -88,17 +88,10 @@ def _parameters(place: str, schema: dict[str, Any] | None) -> dict[str, Any]:
     return schema
 
 
-def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None, parallel: bool | None) -> tuple[Tool, ...]:
+def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[Tool, ...]:
     """The tools the model is shown. Raises BadRequest for a choice that names none of them, and
     Unsupported for one that needs constrained decoding.
     """
-    shown = _shown(tools, choice)
-    if shown and parallel is False:
-        raise Unsupported("`parallel_tool_calls`: false is not supported: leave it out", param="parallel_tool_calls")
-    return shown
-
-
-def _shown(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[Tool, ...]:
     match choice:
         case None | "auto":
             return tools

@@ -11,9 +11,10 @@ from sanic.http.constants import HTTP
 
 from appliance import log
 from appliance.server import routes
+from appliance.server.adapters import ADAPTERS
 from appliance.server.context import Context
-from appliance.server.edge import answer_error, stamp
-from appliance.server.generation import serve_chat
+from appliance.server.edge import answer_error, arrive, stamp
+from appliance.server.generation import serve
 
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
@@ -29,7 +30,7 @@ READS: dict[str, Handler] = {
 """Answered to GET and HEAD."""
 
 WRITES: dict[str, Handler] = {
-    "/v1/chat/completions": serve_chat,
+    path: partial(serve, endpoint=path, adapter=adapter) for path, adapter in ADAPTERS.items()
 }
 """Answered to POST; the handler reads the body itself."""
 
@@ -55,6 +56,7 @@ def quiet_app(name: str) -> Sanic:
     app = Sanic(name, config=_config(), configure_logging=False, strict_slashes=False)
     # Sanic would send an empty alt-svc header unless it knows that HTTP/1.1 is all there is.
     app.state.server_info.append(ApplicationServerInfo(settings={"version": HTTP.VERSION_1}))
+    app.register_middleware(arrive, "request")
     app.register_middleware(stamp, "response")
     return app
 

@@ -1,5 +1,7 @@
-"""The request edge: every error, ours or Sanic's or a bug, becomes one OpenAI-shaped answer here."""
+"""The request edge: every error, ours or Sanic's or a bug, becomes one answer in the client's protocol here."""
 
+import re
+import time
 from collections.abc import Mapping
 from uuid import uuid4
 
@@ -15,19 +17,29 @@ from appliance.errors import (
     UnknownPath,
     WrongMethod,
 )
-from appliance.protocols.errors import error_body, error_headers
+from appliance.protocols.errors import error_headers, shape_of
 from appliance.server.body import drop_body
+
+_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
+
+
+def arrive(request: Request) -> None:
+    """Note when a request came in."""
+    request.ctx.arrived = time.perf_counter()
 
 
 def stamp(request: Request, response: HTTPResponse) -> None:
     """Give an answer its id, under the names both SDK families read."""
     response.headers["x-request-id"] = response.headers["request-id"] = request_id(request)
+    if (arrived := getattr(request.ctx, "arrived", None)) is not None:
+        response.headers["openai-processing-ms"] = f"{(time.perf_counter() - arrived) * 1000:.0f}"
 
 
 def request_id(request: Request) -> str:
-    """The id of this request; always ours, so that it is unique."""
+    """The id of this request: the client's `x-request-id`, or one of ours where it sent none that can be used."""
     if not hasattr(request.ctx, "id"):
-        request.ctx.id = f"req_{uuid4().hex}"
+        sent = request.headers.getone("x-request-id", "")
+        request.ctx.id = sent if _ID.fullmatch(sent) else f"req_{uuid4().hex}"
     return str(request.ctx.id)
 
 
@@ -42,7 +54,8 @@ def answer_error(request: Request, raised: Exception) -> HTTPResponse:
         return HTTPResponse(status=499)
     error = as_ours(request, raised)
     drop_body(request)
-    return json_response(error_body(error), {**error_headers(error), **_allow(raised)}, error.status)
+    body = shape_of(request.path, request.headers)(error, request_id(request))
+    return json_response(body, {**error_headers(error), **_allow(raised)}, error.status)
 
 
 def as_ours(request: Request, raised: Exception) -> ApplianceError:

@@ -7,7 +7,7 @@ after it, an error is said in the stream.
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -18,21 +18,22 @@ from sanic import HTTPResponse, Request
 from appliance import log
 from appliance.config.deployment import Deployment, Target
 from appliance.config.sampling import Decided, decide, find
-from appliance.control.generation import Deadlines, generate
+from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.supervisor import Lease
-from appliance.errors import ApplianceError, BadRequest, EngineFault, Unavailable, Unsupported
-from appliance.protocols import openai_chat
-from appliance.protocols.openai_stream import HEARTBEAT, Answer, Fold, StreamEncoder
+from appliance.errors import ApplianceError, BadRequest, Cancelled, EngineFault, Unavailable, Unsupported
+from appliance.protocols.adapter import Answer, Decoded
+from appliance.server.adapters import Adapter
 from appliance.server.body import read_body
 from appliance.server.context import Context
+from appliance.server.counting import texts_of
 from appliance.server.edge import as_ours, json_response, request_id
+from appliance.server.in_flight import Entry
 from appliance.server.sse import EventStream
 from appliance.server.submission import submission
-from appliance.vocab.event import Event, Finished, Started
-from appliance.vocab.request import GenerateRequest
+from appliance.vocab.event import Event, Finished, Started, ToolCallDelta
+from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Submission
 
-ENDPOINT = "/v1/chat/completions"
 CLIENT_LEFT = 499
 LARGE_BODY = 1 << 20
 """Bytes from which decoding would be felt by other clients' streams."""
@@ -43,26 +44,32 @@ class _Run:
     """A request on its way; pins the deployment it began with."""
 
     context: Context
+    adapter: Adapter
     deployment: Deployment
     generation: int
-    asked: GenerateRequest
+    decoded: Decoded
     target: Target
     decided: Decided
     started: float
+    entry: Entry
     lease: Lease | None = None
     first_token: float | None = None
+
+    @property
+    def asked(self) -> GenerateRequest:
+        return self.decoded.request
 
     @property
     def model(self) -> str:
         return self.target.model.name
 
 
-async def serve_chat(request: Request, context: Context) -> HTTPResponse | None:
-    """Answer `POST /v1/chat/completions`. Raises ApplianceError while no status has been sent."""
+async def serve(request: Request, context: Context, endpoint: str, adapter: Adapter) -> HTTPResponse | None:
+    """Answer a request of one of the protocols. Raises ApplianceError while no status has been sent."""
     started = time.perf_counter()
     model, status = "", 500
     try:
-        run = await _begin(request, context, started)
+        run = await _begin(request, context, endpoint, adapter, started)
         model = run.model
         with log.bound(request=request_id(request), model=model):
             response, status = await (_stream if run.asked.stream else _whole)(request, run)
@@ -74,33 +81,48 @@ async def serve_chat(request: Request, context: Context) -> HTTPResponse | None:
         status = CLIENT_LEFT
         raise
     finally:
-        context.counted.requests.add(ENDPOINT, model, str(status))
+        context.counted.requests.add(endpoint, model, str(status))
 
 
-async def _begin(request: Request, context: Context, started: float) -> _Run:
+async def _begin(request: Request, context: Context, endpoint: str, adapter: Adapter, started: float) -> _Run:
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
     body = await read_body(request, context.running.deployment.server)
     deployment, generation = context.running.deployment, context.running.generation
-    asked = await asyncio.to_thread(openai_chat.decode, body) if len(body) > LARGE_BODY else openai_chat.decode(body)
+    large = len(body) > LARGE_BODY
+    decoded = await asyncio.to_thread(adapter.decode, body, context) if large else adapter.decode(body, context)
+    asked = decoded.request
+    target = target_of(deployment, asked)
+    decided = decide(deployment, target, asked, secrets.randbits(63))
+    entry = Entry(
+        id=request_id(request),
+        answer=f"{adapter.prefix}{uuid4().hex}",
+        endpoint=endpoint,
+        model=target.model.name,
+        started=time.time(),
+        stream=asked.stream,
+    )
+    return _Run(context, adapter, deployment, generation, decoded, target, decided, started, entry)
+
+
+def target_of(deployment: Deployment, asked: GenerateRequest) -> Target:
+    """What a request's model stands for. Raises BadRequest for what the model or the deployment refuses."""
     if asked.ignored and deployment.server.unknown_fields == "reject":
         name = asked.ignored[0]
         raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
     target = find(deployment, asked.model)
     if asked.tools and target.model.family.tool_dialect == "none":
         raise Unsupported(f"{target.model.name} has no way to call tools", param="tools")
-    decided = decide(deployment, target, asked, secrets.randbits(63))
-    return _Run(context, deployment, generation, asked, target, decided, started)
+    return target
 
 
 async def _stream(request: Request, run: _Run) -> tuple[None, int]:
     settings = run.deployment.server
-    out = EventStream(request, lambda: _headers(run), settings.idle_timeout)
-    encoder = StreamEncoder(_answer(run))
+    out = EventStream(request, lambda: _headers(run), settings.idle_timeout, run.adapter.content_type)
+    encoder = run.decoded.stream(await _answer(run))
     try:
-        async with _events(run) as events, out.beating(settings.heartbeat, HEARTBEAT):
+        async with _events(run) as events, out.beating(settings.heartbeat, encoder.heartbeat):
             async for index, event in events:
-                _count(run, event)
                 await out.send(encoder.feed(index, event))
     except Exception as raised:
         # The request edge once a status is sent: whatever it was, the stream has to say so.
@@ -108,38 +130,70 @@ async def _stream(request: Request, run: _Run) -> tuple[None, int]:
             raise
         error = as_ours(request, raised)
         log.get().warning("generation.failed", code=error.code, error=error.message)
-        await out.finish(encoder.error(error))
-        return None, error.status
-    await out.finish(encoder.close())
-    return None, 200
+        last, status = encoder.error(error), error.status
+    else:
+        last, status = encoder.close(), 200
+    run.adapter.ended(run.context, encoder)
+    await out.finish(last)
+    return None, status
 
 
 async def _whole(request: Request, run: _Run) -> tuple[HTTPResponse, int]:
-    fold = Fold(_answer(run), logprobs=run.asked.logprobs is not None)
+    fold = run.decoded.whole(await _answer(run))
     async with _events(run) as events:
         async for index, event in events:
-            _count(run, event)
             fold.feed(index, event)
-    return json_response(fold.body(), _headers(run)), 200
+    body = fold.body()
+    run.adapter.ended(run.context, fold)
+    return json_response(body, _headers(run)), 200
+
+
+async def _answer(run: _Run) -> Answer:
+    asked = run.asked
+    return Answer(
+        id=run.entry.answer,
+        created=int(run.entry.started),
+        model=asked.model,
+        choices=max(1, len(asked.prompts)) * asked.n,
+        include_usage=asked.include_usage,
+        clock=lambda: time.perf_counter() - run.started,
+        prompts=await texts_of(run.context, run.target.model, asked.prompts) if run.decoded.echoes else (),
+    )
 
 
 @asynccontextmanager
 async def _events(run: _Run) -> AsyncIterator[AsyncIterator[tuple[int, Event]]]:
-    """The generation's events; leaving the block stops the work. Raises ApplianceError."""
-
-    def compose(lease: Lease) -> Submission:
-        run.lease = lease
-        return submission(lease.model, lease.info, run.asked, run.decided)
-
+    """The generation's events, listed as running; leaving the block stops the work. Raises ApplianceError."""
+    prompts = run.asked.prompts
     generating = generate(
         run.context.supervisor,
         run.target.model,
-        compose,
+        tuple(_compose(run, prompt) for prompt in prompts) if prompts else _compose(run, None),
         n=run.asked.n,
         deadlines=Deadlines.of(run.deployment.server),
     )
-    async with run.context.in_flight.one(), aclosing(generating) as events:
-        yield events
+    async with (
+        run.context.in_flight.one(run.entry),
+        aclosing(generating) as events,
+        aclosing(_told(run, events)) as told,
+    ):
+        yield told
+
+
+def _compose(run: _Run, prompt: TextPrompt | TokenPrompt | None) -> Compose:
+    def compose(lease: Lease) -> Submission:
+        run.lease = lease
+        return submission(lease.model, lease.info, run.asked, run.decided, prompt)
+
+    return compose
+
+
+async def _told(run: _Run, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[tuple[int, Event], None]:
+    """What the client is told of the events, all of them counted."""
+    async for index, event in events:
+        _count(run, event)
+        if run.asked.parallel_calls or not isinstance(event, ToolCallDelta) or event.index == 0:
+            yield index, event
 
 
 def _count(run: _Run, event: Event) -> None:
@@ -148,8 +202,10 @@ def _count(run: _Run, event: Event) -> None:
         run.first_token = time.perf_counter() - run.started
         counted.first_token.observe(run.model, value=run.first_token)
     match event:
+        case Started(prompt_tokens):
+            run.entry.prompt_tokens = prompt_tokens
         case Finished("cancelled"):
-            raise Unavailable("the generation was cancelled")
+            raise Cancelled("the generation was cancelled")
         case Finished("error"):
             raise EngineFault("the generation failed")
         case Finished(_, usage):
@@ -157,16 +213,6 @@ def _count(run: _Run, event: Event) -> None:
             counted.prompt.add(run.model, by=usage.prompt_tokens)
             counted.cached.add(run.model, by=usage.cached_tokens)
             counted.seconds.observe(run.model, value=time.perf_counter() - run.started)
-
-
-def _answer(run: _Run) -> Answer:
-    return Answer(
-        id=f"chatcmpl-{uuid4().hex}",
-        created=int(time.time()),
-        model=run.asked.model,
-        choices=run.asked.n,
-        include_usage=run.asked.include_usage,
-    )
 
 
 def _headers(run: _Run) -> dict[str, str]:

@@ -1,34 +1,53 @@
-"""The generations that are running, and how the server ends them when it has to end itself."""
+"""The generations that are running: who they are, and how they are ended from outside."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from appliance.errors import ApplianceError
+
+
+@dataclass(slots=True)
+class Entry:
+    """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds."""
+
+    id: str
+    answer: str
+    endpoint: str
+    model: str
+    started: float
+    stream: bool
+    prompt_tokens: int | None = None
+    """None while it waits for a model or a row."""
 
 
 class InFlight:
     """Who is inside `one`; a drain waits for them and, in the end, tells them to stop."""
 
     def __init__(self) -> None:
-        self._running: dict[asyncio.Timeout, ApplianceError | None] = {}
+        self._running: dict[asyncio.Timeout, tuple[Entry, ApplianceError | None]] = {}
         self._empty = asyncio.Event()
         self._empty.set()
 
     def __len__(self) -> int:
         return len(self._running)
 
+    def __iter__(self) -> Iterator[Entry]:
+        """Those that run, oldest first."""
+        return iter([entry for entry, _ in self._running.values()])
+
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
+    async def one(self, entry: Entry) -> AsyncIterator[None]:
         """A generation runs in this block. Raises what `end` was given, wherever the block is waiting."""
         cut = asyncio.timeout(None)
-        self._running[cut] = None
+        self._running[cut] = entry, None
         self._empty.clear()
         try:
             async with cut:
                 yield
         except TimeoutError:
-            if (error := self._running[cut]) is None:
+            if (error := self._running[cut][1]) is None:
                 raise
             raise error from None
         finally:
@@ -36,11 +55,13 @@ class InFlight:
             if not self._running:
                 self._empty.set()
 
-    def end(self, error: ApplianceError) -> None:
-        """End all of them with this error."""
-        for cut in self._running:
-            self._running[cut] = error
+    def end(self, error: ApplianceError, id: str | None = None) -> int:
+        """End with this error those whose request or answer has this id, without one all; how many they were."""
+        cuts = [cut for cut, (entry, _) in self._running.items() if id is None or id in (entry.id, entry.answer)]
+        for cut in cuts:
+            self._running[cut] = self._running[cut][0], error
             cut.reschedule(0)
+        return len(cuts)
 
     async def emptied(self) -> None:
         """Wait until none is left."""

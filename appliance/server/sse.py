@@ -19,8 +19,11 @@ class EventStream:
     A client may stop reading for `patience` seconds.
     """
 
-    def __init__(self, request: Request, headers: Callable[[], dict[str, str]], patience: float) -> None:
+    def __init__(
+        self, request: Request, headers: Callable[[], dict[str, str]], patience: float, content_type: str
+    ) -> None:
         self._request = request
+        self._content_type = content_type
         self._headers = headers
         self._patience = None if math.isinf(patience) else patience
         self._response: HTTPResponse | None = None
@@ -63,8 +66,8 @@ class EventStream:
             self._request.transport.abort()
 
     @asynccontextmanager
-    async def beating(self, seconds: float, beat: bytes) -> AsyncIterator[None]:
-        """Within the block, `beat` is sent whenever nothing else was for this long."""
+    async def beating(self, seconds: float, beat: Callable[[], bytes]) -> AsyncIterator[None]:
+        """Within the block, what `beat` makes is sent whenever nothing else was for this long."""
         task = asyncio.get_running_loop().create_task(self._beat(seconds, beat))
         try:
             yield
@@ -72,14 +75,14 @@ class EventStream:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _beat(self, seconds: float, beat: bytes) -> None:
+    async def _beat(self, seconds: float, beat: Callable[[], bytes]) -> None:
         while True:
             left = self._sent_at + seconds - self._clock()
             if left > 0:
                 await asyncio.sleep(left)
             else:
-                await self.send(beat)
+                await self.send(beat())
 
     async def _respond(self) -> HTTPResponse:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **self._headers()}
-        return await self._request.respond(content_type="text/event-stream; charset=utf-8", headers=headers)
+        return await self._request.respond(content_type=self._content_type, headers=headers)

@@ -6,27 +6,43 @@ import msgspec
 
 from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
-from appliance.vocab.request import GenerateRequest, Message
+from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
 
 
-def submission(model: ModelSpec, info: ModelInfo, asked: GenerateRequest, decided: Decided) -> Submission:
-    """The submission of a chat request; its id is given when it is sent."""
+def submission(
+    model: ModelSpec,
+    info: ModelInfo,
+    asked: GenerateRequest,
+    decided: Decided,
+    prompt: TextPrompt | TokenPrompt | None = None,
+) -> Submission:
+    """The submission of a request's messages, or of one of its prompts; its id is given when it is sent.
+
+    The answer to a raw prompt is raw text: nothing in it is looked for but its end.
+    """
     family = model.family
     return Submission(
         id=0,
-        prompt=ChatPrompt(
-            messages=tuple(_renamed(message, family.roles) for message in asked.messages),
-            tools=asked.tools,
-            template=model.template_text,
-            kwargs=dict(decided.template),
-            continue_final=asked.continue_final,
-        ),
+        prompt=chat_prompt(model, asked, decided) if prompt is None else prompt,
         sampling=decided.sampling,
         context=min(model.context, info.context),
+        namespace=asked.cache_salt,
         stop_tokens=family.stop_tokens,
-        tool_dialect=family.tool_dialect,
-        reasoning_dialect=family.reasoning_dialect,
+        tool_dialect=family.tool_dialect if prompt is None else "none",
+        reasoning_dialect=family.reasoning_dialect if prompt is None else "none",
+        priority=asked.priority,
+    )
+
+
+def chat_prompt(model: ModelSpec, asked: GenerateRequest, decided: Decided) -> ChatPrompt:
+    """A request's messages as its model's template is given them."""
+    return ChatPrompt(
+        messages=tuple(_renamed(message, model.family.roles) for message in asked.messages),
+        tools=asked.tools,
+        template=model.template_text,
+        kwargs=dict(decided.template),
+        continue_final=asked.continue_final,
     )
 
 

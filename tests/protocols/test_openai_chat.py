@@ -187,7 +187,9 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "tool_choice required": (body(tools=[TOOL], tool_choice="required"), "tool_choice"),
     "tool_choice named": (body(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "f"}}),
                           "tool_choice"),
-    "one call at most": (body(tools=[TOOL], parallel_tool_calls=False), "parallel_tool_calls"),
+    "a regular expression": (body(guided_regex="a+"), "guided_regex"),
+    "a budget for reasoning": (body(thinking_token_budget=64), "thinking_token_budget"),
+    "stop strings in the answer": (body(include_stop_str_in_output=True), "include_stop_str_in_output"),
     "no generation prompt": (body(add_generation_prompt=False), "add_generation_prompt"),
 }  # fmt: skip
 
@@ -295,6 +297,8 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a tool without parameters": ({"tools": [{"type": "function", "function": {"name": "f"}}]},
                                   {"tools": (Tool(name="f"),)}),
     "no tool is shown": ({"tools": [TOOL], "tool_choice": "none"}, {"tools": ()}),
+    "one call at most": ({"tools": [TOOL], "parallel_tool_calls": False}, {"parallel_calls": False}),
+    "priority and salt": ({"priority": 3, "cache_salt": "ann"}, {"priority": -3, "cache_salt": "ann"}),
     "some tools are shown": (
         {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}], "tool_choice": {
          "type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [

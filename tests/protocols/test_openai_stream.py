@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from appliance.errors import EngineDied, Unavailable
-from appliance.protocols.openai_stream import Answer, Fold, StreamEncoder, json_text
+from appliance.protocols.adapter import Answer
+from appliance.protocols.openai_stream import Fold, StreamEncoder, json_text
 from appliance.vocab.event import (
     Event,
     Finished,
