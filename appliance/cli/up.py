@@ -16,6 +16,7 @@ from appliance import __version__, log
 from appliance.cli.reading import read
 from appliance.config.deployment import Deployment
 from appliance.config.problem import Rejected, human
+from appliance.control.beside import prefer_the_loop
 from appliance.control.events import Events
 from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.observer import Observer
@@ -47,6 +48,7 @@ def up(
 ) -> None:
     """Start the appliance on a deploy file and keep it at what the file says."""
     log.configure()
+    prefer_the_loop()
     state = state_of(file)
     with held(state):
         journal = Journal(state.generations)

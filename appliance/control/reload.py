@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from appliance import log
@@ -20,6 +21,7 @@ from appliance.config.deployment import EMPTY, Deployment
 from appliance.config.diff import ChangeSetting, diff
 from appliance.config.problem import Rejected, as_data, human, located
 from appliance.control import files
+from appliance.control.beside import beside
 from appliance.control.events import Events
 from appliance.control.journal import Journal, generation
 from appliance.control.running import Handled, Outcome, Proposal, Read, Running
@@ -124,7 +126,7 @@ class Reloader:
             stored = await asyncio.to_thread(self._journal.get, number)
             if stored is None:
                 raise UnknownGeneration(f"generation {number} is not kept; `appliance history` lists those that are")
-            deployment = await asyncio.to_thread(self._read, stored.held)
+            deployment = await beside(self._read, stored.held)
             on_disk = await asyncio.to_thread(Handled.now, deployment.files)
             self.last = await self._accept(deployment, f"rollback to {number}")
             self._handled = on_disk
@@ -140,7 +142,7 @@ class Reloader:
         """Look again at what the running deployment's own text says: files of its models may have come."""
         async with self._turn:
             with suppress(ApplianceError, OSError):
-                deployment = await asyncio.to_thread(self._read, self._running.deployment.sources)
+                deployment = await beside(self._read, self._running.deployment.sources)
                 await self._accept(deployment, "model files")
 
     def _ask(self) -> int:
@@ -155,8 +157,8 @@ class Reloader:
     async def _propose(self, held: Mapping[str, bytes]) -> Proposal:
         running = self._running
         base, before = running.generation, running.deployment
-        deployment = await asyncio.to_thread(self._read, held)
-        return Proposal(deployment, base, await asyncio.to_thread(diff, before, deployment))
+        deployment = await beside(self._read, held)
+        return Proposal(deployment, base, await beside(diff, before, deployment))
 
     # ---- the worker
     async def _work(self) -> None:
@@ -191,11 +193,11 @@ class Reloader:
         held = await asyncio.to_thread(load.digest, self._handled.files)
         try:
             try:
-                deployment = await asyncio.to_thread(self._read, EMPTY)
+                deployment = await beside(self._read, EMPTY)
             except (ApplianceError, OSError):
                 # Perhaps the middle of a save: only a file that stays wrong is reported.
                 await asyncio.sleep(self._running.deployment.server.quiet)
-                deployment = await asyncio.to_thread(self._read, EMPTY)
+                deployment = await beside(self._read, EMPTY)
             outcome = await self._accept(deployment, cause)
             self._handled = Handled(deployment.files, deployment.digest)
             self.matches = True
@@ -209,13 +211,13 @@ class Reloader:
 
     async def _accept(self, deployment: Deployment, cause: str) -> Outcome:
         running = self._running
-        if await asyncio.to_thread(operator.eq, running.deployment, deployment):
+        if await beside(operator.eq, running.deployment, deployment):
             # Another comment, say: the digest is that of the new bytes.
             running.deployment = deployment
             return Outcome("unchanged", running.generation)
         prepared = await self._supervisor.prepare(deployment)
         number = running.generation + 1
-        lines, pending = await asyncio.to_thread(self._record, deployment, number, cause)
+        lines, pending = await beside(self._record, deployment, number, cause)
         self._commit(prepared, number, pending, cause, lines)
         return Outcome("applied", number)
 
@@ -261,6 +263,8 @@ class Reloader:
 
 
 def _only_by_restart(started: Deployment, deployment: Deployment) -> tuple[str, ...]:
-    actions = diff(started, deployment).actions
+    # Nothing of the many entities of a file needs a restart.
+    many = {name: getattr(started, name) for name in ("models", "aliases", "profiles", "defaults")}
+    actions = diff(started, replace(deployment, **many)).actions
     changes = (action.change for action in actions if isinstance(action, ChangeSetting))
     return tuple(change.path for change in changes if change.apply in ("listener", "process"))

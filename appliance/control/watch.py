@@ -13,6 +13,8 @@ BACKSTOP_SECONDS = 2.0
 """How often the files are looked at, for file systems that send no notifications."""
 LONGEST_QUIET_FACTOR = 3
 """A file that never comes to rest is read after this many quiet times."""
+STEP_SECONDS = 0.05
+"""Notifications are gathered for this long: a part of the quiet time."""
 
 _log = log.get()
 
@@ -30,6 +32,8 @@ class Watch:
         self._quiet = quiet
         self._saved = saved
         self._renewed = asyncio.Event()
+        self._waiting: asyncio.TimerHandle | None = None
+        self._since = 0.0
 
     def renew(self) -> None:
         """Set up the notifications again."""
@@ -61,12 +65,27 @@ class Watch:
             return
         # Runs once the watch below is set up: a save just before it was seen by nobody.
         asyncio.get_running_loop().call_soon(self._saved)
-        quiet = int(self._quiet() * 1000)
+        step = int(STEP_SECONDS * 1000)
         async for _ in awatch(
-            *watched.directories, watch_filter=ours, step=quiet, debounce=quiet * LONGEST_QUIET_FACTOR,
-            recursive=False, stop_event=self._renewed,
+            *watched.directories, watch_filter=ours, step=step, debounce=4 * step, recursive=False,
+            stop_event=self._renewed,
         ):  # fmt: skip
-            self._saved()
+            self._noticed()
+
+    def _noticed(self) -> None:
+        """Say it once nothing more has come for the quiet time, or too much for too long."""
+        loop, quiet = asyncio.get_running_loop(), self._quiet()
+        now = loop.time()
+        if self._waiting is None:
+            self._since = now
+        else:
+            self._waiting.cancel()
+        at = min(now + quiet - STEP_SECONDS, self._since + quiet * LONGEST_QUIET_FACTOR)
+        self._waiting = loop.call_at(max(now, at), self._came_to_rest)
+
+    def _came_to_rest(self) -> None:
+        self._waiting = None
+        self._saved()
 
     async def _backstop(self) -> None:
         known = None

@@ -12,6 +12,7 @@ import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.config.deployment import ModelSpec
+from appliance.control.beside import beside
 from appliance.control.conditions import missing
 from appliance.control.events import Event, Events
 from appliance.control.journal import Journal, plain
@@ -57,7 +58,7 @@ async def status(request: Request, admin: Admin) -> HTTPResponse:
 async def config(request: Request, admin: Admin) -> HTTPResponse:
     """The running deployment in its resolved form."""
     deployment, generation = admin.context.running.deployment, admin.generation
-    resolved = await asyncio.to_thread(plain, deployment)
+    resolved = await beside(plain, deployment)
     return _answer(types.ConfigAnswer(generation, deployment.digest, list(deployment.files), resolved), admin)
 
 
@@ -66,7 +67,7 @@ async def propose(request: Request, admin: Admin) -> HTTPResponse:
     if not _wanted(request, "dry_run"):
         raise Unsupported("the deploy file alone is the configuration: ask with dry_run=1, or save the file")
     proposal = await admin.reloader.propose(request.body or None)
-    return _answer(await asyncio.to_thread(types.plan, proposal), admin)
+    return _answer(await beside(types.plan, proposal), admin)
 
 
 async def reload(request: Request, admin: Admin) -> HTTPResponse:
