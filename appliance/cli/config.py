@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from appliance.cli.offline import document, examine_or_exit
 from appliance.config import load
 from appliance.config.origins import Layer, NoSuchSetting, Origin, Rule, find_origins, origins
 from appliance.config.problem import Place, dotted
-from appliance.config.settings import settings
+from appliance.config.resolved import as_yaml, resolved_tree
 
 USAGE = 2
 
@@ -50,33 +49,8 @@ def config(
 
 
 def _resolved(examined: load.Examined, as_json: bool) -> None:
-    tree = nested({path: setting.data for path, setting in settings(examined.deployment).items()})
-    if as_json:
-        typer.echo(document("config", tree, []))
-    else:
-        typer.echo(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=110), nl=False)
-
-
-def nested(values: dict[tuple[str | int, ...], Any]) -> dict[str, Any]:
-    """Values by path as a tree; what is nothing is left out, and lists of things are lists."""
-    out: dict[str, Any] = {"version": 1}
-    for path, value in values.items():
-        if value is None or value == []:
-            continue
-        into: dict[Any, Any] = out
-        for part in path[:-1]:
-            into = into.setdefault(part, {})
-        into[path[-1]] = value
-    if "hooks" in out:
-        out["hooks"] = list(out["hooks"].values())
-    if "rules" in out.get("routing", {}):
-        rules = out["routing"]["rules"].items()
-        out["routing"]["rules"] = [{"name": name} | _without(rule, "place") for name, rule in rules]
-    return out
-
-
-def _without(value: dict[str, Any], key: str) -> dict[str, Any]:
-    return {name: v for name, v in value.items() if name != key}
+    tree = resolved_tree(examined.deployment)
+    typer.echo(document("config", tree, []) if as_json else as_yaml(tree), nl=as_json)
 
 
 def _is_set(origin: Origin) -> bool:
