@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from appliance.engine.constraint import Constraint
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec, ModelInfo
 
@@ -52,10 +53,13 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a batch produced, by sequence, and how long its chunks took: (tokens, seconds)."""
+    """What a batch produced, by sequence, how long its chunks took: (tokens, seconds), and which sequences cannot go
+    on, with the reason.
+    """
 
     sampled: dict[int, Sampled]
     prefill: tuple[int, float] = (0, 0.0)
+    failed: dict[int, str] = field(default_factory=dict)
 
 
 class Snapshot(Protocol):
@@ -102,6 +106,7 @@ class Opening:
     sampling: Sampling
     prompt_length: int
     stop_ids: frozenset[int] = field(default_factory=frozenset)
+    constraint: Constraint | None = None
 
 
 class Tokenizer(Protocol):
@@ -127,6 +132,10 @@ class Tokenizer(Protocol):
 
     def id_of(self, text: str) -> int | None:
         """The id of a token that is exactly this text, special ones included."""
+        ...
+
+    def tokenizer_json(self) -> str | None:
+        """The tokenizer in the form of a tokenizer.json, for grammars; None where it has none."""
         ...
 
 

@@ -102,6 +102,10 @@ class Loop:
                 ended.append(sequence)
         if parts:
             self._emit(Events(self._steps, tuple(parts)))
+        over = {sequence.id for sequence in ended}
+        for id, reason in result.failed.items():
+            if id not in over:
+                self._fail({id}, EngineFault(f"the answer cannot be kept to its grammar: {reason}"))
         for id, length, snapshot in flight.snapshots:
             self._scheduler.keep(id, length, snapshot)
         for sequence in ended:

@@ -10,6 +10,7 @@ from typing import NoReturn, TypeVar
 
 from appliance import log
 from appliance.engine.backend import Tokenizer
+from appliance.engine.constraint import Grammars
 from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.sequence import Sequence
@@ -36,6 +37,7 @@ class Preparer:
     tokenizer: Tokenizer
     vocab_size: int
     context: Callable[[], int]
+    grammars: Grammars
 
     def prepare(self, submission: Submission, order: int) -> Sequence:
         """Raises PromptTooLong, BadRequest and what the template raises."""
@@ -69,6 +71,7 @@ class Preparer:
             priority=submission.priority,
             order=order,
             stop_ids=ends,
+            constraint=submission.grammar and self.grammars.compile(submission.grammar),
         )
 
     def count(self, asked: Count) -> Counted:

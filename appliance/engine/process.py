@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from appliance import log
 from appliance.engine.backend import Backend
+from appliance.engine.constraint import Grammars
 from appliance.engine.inbox import Inbox
 from appliance.engine.link import Link
 from appliance.engine.loop import Loop
@@ -67,7 +68,8 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
     scheduler = Scheduler(hello.settings, info.kv_bytes_per_token, PrefixCache(hello.settings.prefix_bytes))
     loop = Loop(backend, scheduler, link.outbox.put)
     link.pong = loop.pong
-    preparer = Preparer(tokenizer, info.vocab_size, lambda: min(info.context, scheduler.context))
+    grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
+    preparer = Preparer(tokenizer, info.vocab_size, lambda: min(info.context, scheduler.context), grammars)
     for _ in range(PREPARATION_THREADS):
         threading.Thread(target=run_preparation, args=(preparer, link), name="prepare", daemon=True).start()
     _tell_ready(link, hello, info)

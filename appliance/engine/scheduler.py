@@ -206,6 +206,7 @@ class Scheduler:
             sampling=sequence.sampling,
             prompt_length=sequence.prompt_length,
             stop_ids=sequence.stop_ids,
+            constraint=sequence.constraint,
         )
 
     # ---- the step

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from appliance.engine.constraint import Constraint
 from appliance.engine.pipeline import Pipeline
 from appliance.vocab.request import Sampling
 
@@ -27,6 +28,7 @@ class Sequence:
     priority: int = 0
     order: int = 0
     stop_ids: frozenset[int] = frozenset()
+    constraint: Constraint | None = None
 
     computed: int = 0
     """Prefill tokens launched or taken from a snapshot."""

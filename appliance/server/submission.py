@@ -32,6 +32,7 @@ def submission(
         tool_dialect=family.tool_dialect if prompt is None else "none",
         reasoning_dialect=family.reasoning_dialect if prompt is None else "none",
         priority=asked.priority,
+        grammar=asked.grammar,
     )
 
 

@@ -50,6 +50,16 @@ class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
     tokens: tuple[int, ...]
 
 
+class Grammar(msgspec.Struct, frozen=True):
+    """The form an answer must have. `text` is JSON for json_schema and choice (a list of strings), empty for
+    json_object; `param` names the request field it came from, for error messages.
+    """
+
+    kind: Literal["json_schema", "json_object", "regex", "choice", "lark"]
+    text: str = ""
+    param: str = "response_format"
+
+
 class SamplingPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling values one layer sets; what it does not mention is UNSET and falls through."""
 
@@ -114,6 +124,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     sampling: SamplingPatch = SamplingPatch()
     logprobs: int | None = None
+    grammar: Grammar | None = None
     n: int = 1
     template: Mapping[str, Any] = {}
     continue_final: bool = False

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.vocab.request import Message, Sampling, TextPrompt, TokenPrompt, Tool
+from appliance.vocab.request import Grammar, Message, Sampling, TextPrompt, TokenPrompt, Tool
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -79,3 +79,4 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     tool_dialect: str = "none"
     reasoning_dialect: str = "none"
     priority: int = 0
+    grammar: Grammar | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot
+from appliance.engine.constraint import Constraint
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import EngineSettings, EngineSpec
@@ -32,6 +33,7 @@ class Job:
     computed: int = 0
     emitted: list[int] = field(default_factory=list)
     stop_ids: frozenset[int] = frozenset()
+    constraint: Constraint | None = None
     got: list[Sampled] = field(default_factory=list)
 
     @property
@@ -72,7 +74,9 @@ def run(engine: MlxBackend, jobs: Sequence[Job]) -> None:
 
 def _opening(job: Job) -> Opening:
     known = [*job.prompt, *job.emitted]
-    return Opening(job.id, known, job.computed, job.snapshot, job.sampling, len(job.prompt), job.stop_ids)
+    return Opening(
+        job.id, known, job.computed, job.snapshot, job.sampling, len(job.prompt), job.stop_ids, job.constraint
+    )
 
 
 def _chunk(job: Job, start: int) -> Chunk:

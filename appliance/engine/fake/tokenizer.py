@@ -61,6 +61,10 @@ class FakeTokenizer:
     def raw(self, token: int) -> bytes:
         return raw(token)
 
+    def tokenizer_json(self) -> None:
+        """Its ids are numbers of their own, so there is no vocabulary to keep to a grammar."""
+        return
+
     def id_of(self, text: str) -> int | None:
         if text in _BY_TEXT:
             return _BY_TEXT[text]

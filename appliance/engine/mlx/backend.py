@@ -14,6 +14,7 @@ from appliance.engine.backend import Batch, Opening, Sampled, Snapshot, StepResu
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
+from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.prefill import prefill
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.rows import SampleRow
@@ -41,7 +42,8 @@ class MlxBackend:
         self._vocabulary, caches = _warm_up(loaded.model)
         self._batching = kv.batching(caches)
         self._rows: dict[int, Row] = {}
-        self._shared = Decoding(self._model, self._vocabulary)
+        self._workshop = MaskWorkshop()
+        self._shared = Decoding(self._model, self._vocabulary, self._workshop)
         self._alone: dict[int, Decoding] = {}
         self._last: MlxStep | None = None
         return self._info(loaded, caches), tokenizer
@@ -59,6 +61,7 @@ class MlxBackend:
             opening.prompt_length,
             opening.stop_ids,
             answered=len(opening.known) - opening.prompt_length,
+            matcher=opening.constraint and opening.constraint.start(opening.known[opening.prompt_length :]),
         )
         newest = mx.array([opening.known[-1]], dtype=mx.int32)
         self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest)
@@ -101,7 +104,7 @@ class MlxBackend:
     def _decoding(self, row: Row) -> Decoding:
         if self._batching is not kv.Batching.NONE:
             return self._shared
-        return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary))
+        return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary, self._workshop))
 
     def _info(self, loaded: Loaded, caches: kv.Caches) -> ModelInfo:
         kinds = sorted({type(cache).__name__ for cache in caches})
@@ -184,7 +187,7 @@ class MlxStep:
         except RuntimeError as error:
             raise EngineFault(f"the device failed: {error}") from error
         self._before, self.waited = None, True
-        return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]))
+        return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]), self._failed())
 
     def prefilled(self) -> tuple[int, float]:
         """Wait for the chunks: how many tokens they were, and the seconds since the device was free for them."""
@@ -193,6 +196,13 @@ class MlxStep:
         mx.eval(self._chunks)
         self._chunks = []
         return (self._tokens, time.perf_counter() - self._free_since)
+
+    def _failed(self) -> dict[int, str]:
+        return {
+            decoded.rows[place].id: reason
+            for decoded in self._decoded
+            for place, reason in decoded.choice.errors().items()
+        }
 
     def _sampled(self) -> dict[int, Sampled]:
         out: dict[int, Sampled] = {}

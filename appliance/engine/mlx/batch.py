@@ -7,6 +7,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, snapshot
+from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice, Sampler
 
@@ -28,8 +29,9 @@ class Row:
 class Decoding:
     """The decode batch. One row keeps its own caches, without padding or mask; more share a left-padded rectangle."""
 
-    def __init__(self, model: nn.Module, vocabulary: int) -> None:
+    def __init__(self, model: nn.Module, vocabulary: int, workshop: MaskWorkshop) -> None:
         self._model = model
+        self._workshop = workshop
         self._vocabulary = vocabulary
         self._rows: list[Row] = []
         self._caches: Caches = []
@@ -45,7 +47,7 @@ class Decoding:
         assert self._sampler is not None and self._tokens is not None
         logits = self._model(self._tokens[:, None], cache=self._caches)[:, -1]
         choice = self._sampler.sample(logits)
-        self._tokens, self._unsettled = choice.tokens, choice
+        self._unsettled = choice
         for row in self._rows:
             row.computed += 1
         return list(self._rows), choice
@@ -64,9 +66,8 @@ class Decoding:
 
     def _settle(self) -> None:
         """The last choice must be final before its tokens are an input, or its rows change places."""
-        if self._unsettled is not None and self._sampler is not None:
+        if self._unsettled is not None:
             self._tokens = self._unsettled.settle()
-            self._sampler.said(self._tokens)
             self._unsettled = None
 
     def _become(self, rows: Sequence[Row]) -> None:
@@ -78,7 +79,9 @@ class Decoding:
             self._stale = True
         if self._stale:
             grow_by_parts(self._caches, max(row.computed for row in self._rows))
-            self._sampler = Sampler([row.sample for row in self._rows], self._vocabulary, self._sampler)
+            self._sampler = Sampler(
+                [row.sample for row in self._rows], self._vocabulary, self._workshop, self._sampler
+            )
             self._stale = False
 
     def _park(self, leaving: list[Row]) -> None:

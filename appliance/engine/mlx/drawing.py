@@ -47,9 +47,9 @@ class Drawn:
         return draw_wide(scaled, self.top_k, self.top_p, self.min_p, chances), None
 
     def draw_fully(self, places: list[int], logits: mx.array, rows: Sequence[SampleRow]) -> mx.array:
-        """Draw some of the rows again from everything they may say; they have advanced since the first draw."""
+        """Draw some of the rows again, from everything they may say."""
         at = mx.array([self.places.index(place) for place in places])
-        chances = mx.array([uniform(rows[i].sampling.seed, rows[i].answered - 1) for i in places])
+        chances = mx.array([uniform(rows[i].sampling.seed, rows[i].answered) for i in places])
         return draw_wide(logits / self.temperature[at], self.top_k[at], self.top_p[at], self.min_p[at], chances)
 
 

@@ -62,6 +62,11 @@ class PromptTokenizer:
         """The bytes a token adds to the text."""
         return self._bytes[token]
 
+    def tokenizer_json(self) -> str | None:
+        """What the tokenizers library would save; None for tokenizers of other libraries."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        return None if backend is None else backend.to_str()
+
     def id_of(self, text: str) -> int | None:
         """The id of the token that is exactly this text."""
         token = self._tokenizer.convert_tokens_to_ids(text)

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
-import numpy as np
 
 from appliance.engine.backend import Candidate, Sampled
 from appliance.engine.mlx.drawing import Drawn, drawn_rows
+from appliance.engine.mlx.masking import LOWEST, Allowed, Masking, MaskWorkshop
 from appliance.engine.mlx.penalties import Penalties
 from appliance.engine.mlx.rows import SampleRow
-
-LOWEST = float(np.finfo(np.float32).min)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +38,36 @@ class _Report:
 
 
 class Choice:
-    """A step's tokens on the device, (B,). Draws that were not sure to be right are repaired by `settle`."""
+    """A step's tokens, (B,). They may still have to wait for masks, and draws that were not sure to be right are
+    repeated: `settle` makes them final.
+    """
 
-    def __init__(self, sampler: "Sampler", logits: mx.array, shaped: mx.array) -> None:
+    def __init__(self, sampler: "Sampler", logits: mx.array, allowed: Allowed | None) -> None:
         self._sampler = sampler
         self._logits = logits
-        self._shaped: mx.array | None = shaped
-        self.tokens, self._unsure = sampler.choose(shaped)
-        self._report = sampler.report(logits, self.tokens)
+        self._allowed = allowed
+        self._settled = False
+        self._unsure: list[tuple[Drawn, mx.array]] = []
+        self._report: _Report | None = None
+        if allowed is None:
+            self._choose(sampler.shape(logits))
 
     def arrays(self) -> list[mx.array]:
-        """Everything to be computed for it."""
+        """What can be computed for it by now."""
+        if self._allowed is not None:
+            return [self._logits]
         sure = [covered for _, covered in self._unsure]
         return [self.tokens, *sure, *(self._report.arrays() if self._report else [])]
 
     def settle(self) -> mx.array:
-        """The final tokens; waits for the device only where a draw may have to be repeated."""
-        for drawn, covered in self._unsure:
-            missed = [place for place, sure in zip(drawn.places, covered.tolist(), strict=True) if not sure]
-            if missed and self._shaped is not None:
-                self.tokens = self._sampler.redraw(drawn, missed, self._shaped, self.tokens)
-                self._report = self._sampler.report(self._logits, self.tokens)
-        self._unsure, self._shaped = [], None
+        """The final tokens; waits for masks, and for the device where a draw may have to be repeated."""
+        if self._allowed is not None:
+            allowed, self._allowed = self._allowed.result(), None
+            self._choose(self._sampler.masking.apply(self._sampler.shape(self._logits), allowed))
+        if not self._settled:
+            self._settled = True
+            self._repair()
+            self._sampler.said(self.tokens)
         return self.tokens
 
     def read(self) -> list[Sampled]:
@@ -71,34 +77,59 @@ class Choice:
             self._report.read(sampled)
         return sampled
 
+    def errors(self) -> dict[int, str]:
+        """After `read`: the places that cannot go on, and why."""
+        return self._sampler.masking.errors()
+
+    def _choose(self, shaped: mx.array) -> None:
+        self._shaped = shaped
+        self.tokens, self._unsure = self._sampler.choose(shaped)
+        self._report = self._sampler.report(self._logits, self.tokens)
+
+    def _repair(self) -> None:
+        for drawn, covered in self._unsure:
+            missed = [place for place, sure in zip(drawn.places, covered.tolist(), strict=True) if not sure]
+            if missed:
+                self.tokens = self._sampler.redraw(drawn, missed, self._shaped, self.tokens)
+                self._report = self._sampler.report(self._logits, self.tokens)
+        self._unsure = []
+        del self._shaped
+
 
 class Sampler:
-    """Holds the rows' parameters as arrays and the penalties of what they have said."""
+    """Holds the rows' parameters as arrays, the penalties of what they have said and the masks of their grammars."""
 
-    def __init__(self, rows: Sequence[SampleRow], vocabulary: int, before: "Sampler | None" = None) -> None:
+    def __init__(
+        self,
+        rows: Sequence[SampleRow],
+        vocabulary: int,
+        workshop: MaskWorkshop,
+        before: "Sampler | None" = None,
+    ) -> None:
         self.rows = list(rows)
+        self.masking = Masking(rows, vocabulary, workshop)
         self._vocabulary = vocabulary
         self._drawn = drawn_rows(rows)
-        self._all_greedy = not self._drawn
         self._bias = _bias(rows)
         self._held = [place for place, row in enumerate(rows) if row.sampling.min_tokens > 0 and row.stop_ids]
         self._asked = tuple(place for place, row in enumerate(rows) if row.sampling.logprobs is not None)
         self._penalties = Penalties.of(rows, vocabulary, before._penalties if before else None)
 
     def sample(self, logits: mx.array) -> Choice:
-        """logits: (B, V), the model's own. Advances the rows by one token each."""
-        logits = logits.astype(mx.float32)
-        choice = Choice(self, logits, self._shape(logits))
-        for row in self.rows:
-            row.answered += 1
-        return choice
+        """logits: (B, V), the model's own. The choice must be settled before the next one."""
+        return Choice(self, logits.astype(mx.float32), self.masking.begin() if self.masking else None)
 
     def said(self, tokens: mx.array) -> None:
-        """The settled tokens (B,) of the last sample, which the penalties of the next one count."""
+        """Take the final tokens (B,) of a choice."""
         if self._penalties is not None:
             self._penalties.count(tokens)
+        if self.masking:
+            self.masking.accept(tokens.tolist())
+        for row in self.rows:
+            row.answered += 1
 
-    def _shape(self, logits: mx.array) -> mx.array:
+    def shape(self, logits: mx.array) -> mx.array:
+        """Bias, penalties and minimum length applied: (B, V)."""
         if self._bias is not None:
             rows, columns, values = self._bias
             logits = logits.at[rows, columns].add(values)
@@ -125,7 +156,7 @@ class Sampler:
         return tokens, unsure
 
     def redraw(self, drawn: Drawn, places: list[int], shaped: mx.array, tokens: mx.array) -> mx.array:
-        """Tokens with these places drawn again, from the whole vocabulary. The rows have advanced meanwhile."""
+        """Tokens with these places drawn again, from the whole vocabulary."""
         index = mx.array(places)
         again = drawn.draw_fully(places, shaped[index], self.rows)
         tokens = tokens + 0  # assignment would reach whoever holds the array

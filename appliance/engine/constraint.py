@@ -1,0 +1,41 @@
+"""The grammar's words as the engine uses them: a constraint is compiled once, a matcher follows one sequence."""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from threading import Lock
+
+from appliance.errors import BadRequest, Unsupported
+from appliance.grammar.matcher import Constraint, Constraints, Masks, Matcher
+from appliance.grammar.source import source
+from appliance.vocab.request import Grammar
+
+__all__ = ["Constraint", "Grammars", "Masks", "Matcher"]
+
+
+class Grammars:
+    """Compiles what requests ask of their answers' form. The tokenizer is read when the first one does, since most
+    engines are never asked. Thread-safe.
+    """
+
+    def __init__(self, tokenizer_json: Callable[[], str | None], vocab_size: int, eos_ids: Iterable[int]) -> None:
+        self._tokenizer_json = tokenizer_json
+        self._vocab_size = vocab_size
+        self._eos_ids = frozenset(eos_ids)
+        self._lock = Lock()
+
+    def compile(self, grammar: Grammar) -> Constraint:
+        """Raises BadRequest for a grammar that is wrong or too large, Unsupported where the tokenizer cannot do."""
+        text = source(grammar)
+        with self._lock:
+            constraints = self._constraints
+        if constraints is None:
+            raise Unsupported("this model's tokenizer cannot keep an answer to a grammar", param=grammar.param)
+        try:
+            return constraints.compile(text)
+        except ValueError as error:
+            raise BadRequest(f"the {grammar.kind} cannot be used: {error}", param=grammar.param) from error
+
+    @cached_property
+    def _constraints(self) -> Constraints | None:
+        text = self._tokenizer_json()
+        return None if text is None else Constraints(text, self._vocab_size, self._eos_ids)

@@ -1,0 +1,73 @@
+"""Follows a grammar token by token: which tokens may come next, as a bit mask over the vocabulary."""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from threading import Lock
+
+from llguidance import LLExecutor, LLMatcher, LLTokenizer
+
+CACHED_GRAMMARS = 64
+
+
+class Matcher:
+    """One sequence's place in its grammar. Not thread-safe, but may be handed from thread to thread."""
+
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+        self.error = ""
+        """Why it cannot go on; empty while it can. May be read while the next mask is computed."""
+
+    def accept(self, token: int) -> None:
+        """Take the token that was chosen; one the grammar does not allow is an error."""
+        if not self._matcher.is_stopped() and not self._matcher.consume_token(token):
+            self.error = self._matcher.get_error()
+
+    @property
+    def inner(self) -> LLMatcher:
+        return self._matcher
+
+
+class Constraint:
+    """A compiled grammar; each sequence starts a matcher of its own."""
+
+    def __init__(self, compiled: LLMatcher) -> None:
+        self._compiled = compiled
+
+    def start(self, said: Sequence[int]) -> Matcher:
+        """A matcher that has taken the tokens an answer consists of so far."""
+        matcher = Matcher(self._compiled.deep_copy())
+        for token in said:
+            matcher.accept(token)
+        return matcher
+
+
+class Constraints:
+    """Compiles grammars for one tokenizer, the text of a tokenizer.json. Building it takes about a second."""
+
+    def __init__(self, tokenizer_json: str, vocab_size: int, eos_ids: Iterable[int]) -> None:
+        self._tokenizer = LLTokenizer(tokenizer_json, n_vocab=vocab_size, eos_token=sorted(eos_ids))
+        self._lock = Lock()
+        self._compile = lru_cache(maxsize=CACHED_GRAMMARS)(self._compiled)
+
+    def compile(self, source: str) -> Constraint:
+        """Raises ValueError with llguidance's reason."""
+        with self._lock:  # the same grammar asked for by many requests at once is compiled once
+            return self._compile(source)
+
+    def _compiled(self, source: str) -> Constraint:
+        matcher = LLMatcher(self._tokenizer, source)
+        if matcher.is_error():
+            raise ValueError(matcher.get_error().strip().splitlines()[0][:300])
+        return Constraint(matcher)
+
+
+class Masks:
+    """Computes the masks of many matchers in parallel, outside the GIL."""
+
+    def __init__(self, threads: int) -> None:
+        self._executor = LLExecutor(threads)
+
+    def fill(self, matchers: Sequence[Matcher], address: int, row_bytes: int) -> None:
+        """Write each matcher's mask of `row_bytes` bytes, one bit a token, little-endian, one after the other."""
+        numbered = [(matcher.inner, place) for place, matcher in enumerate(matchers)]
+        self._executor.unsafe_compute_mask_ptr(numbered, address, row_bytes, len(matchers))

@@ -1,0 +1,74 @@
+"""Turns what a request asks of its answer's form into llguidance's grammar, and says what is wrong with it. PURE."""
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from appliance.errors import BadRequest
+from appliance.vocab.request import Grammar
+
+MAX_SOURCE = 256 * 1024
+"""Bytes of grammar text: what is larger takes seconds to compile and would hold up other requests' preparation."""
+
+# White space between JSON's tokens is fixed: a free amount invites small models to write nothing else for ever.
+_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+@lru_cache(maxsize=256)
+def source(grammar: Grammar) -> str:
+    """llguidance's own text for a grammar. Raises BadRequest naming `grammar.param` where it is not valid."""
+    from llguidance import LLMatcher
+
+    if len(grammar.text) > MAX_SOURCE:
+        raise BadRequest(f"the grammar is larger than {MAX_SOURCE} bytes", param=grammar.param)
+    try:
+        text = _KINDS[grammar.kind](grammar.text)
+    except ValueError as error:
+        raise BadRequest(f"the {grammar.kind} cannot be used: {error}", param=grammar.param) from error
+    failed, messages = LLMatcher.validate_grammar_with_warnings(text)
+    if failed:
+        raise BadRequest(f"the {grammar.kind} cannot be used: {_first_line(messages[0])}", param=grammar.param)
+    return text
+
+
+def _json_schema(text: str) -> str:
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_json_schema(text, defaults=_JSON)  # type: ignore[arg-type]
+
+
+def _json_object(text: str) -> str:
+    return _json_schema(json.dumps({"type": "object"}))
+
+
+def _regex(text: str) -> str:
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_regex(text)
+
+
+def _lark(text: str) -> str:
+    from llguidance import LLMatcher
+
+    return LLMatcher.grammar_from_lark(text)
+
+
+def _choice(text: str) -> str:
+    choices: list[Any] = json.loads(text)
+    if not choices or not all(isinstance(choice, str) and choice for choice in choices):
+        raise ValueError("it must be a list of non-empty strings")
+    return _lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
+
+
+_KINDS: dict[str, Callable[[str], str]] = {
+    "json_schema": _json_schema,
+    "json_object": _json_object,
+    "regex": _regex,
+    "lark": _lark,
+    "choice": _choice,
+}
+
+
+def _first_line(message: str) -> str:
+    return message.strip().splitlines()[0][:300]

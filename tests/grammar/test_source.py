@@ -1,0 +1,47 @@
+"""Grammars: what is accepted, and what is said of what is not."""
+
+import json
+
+import pytest
+
+from appliance.errors import BadRequest
+from appliance.grammar.source import MAX_SOURCE, source
+from appliance.vocab.request import Grammar
+
+GOOD = [
+    Grammar("json_object"),
+    Grammar("json_schema", json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}})),
+    Grammar("json_schema", json.dumps({"$defs": {"n": {"type": "null"}}, "anyOf": [{"$ref": "#/$defs/n"}]})),
+    Grammar("json_schema", json.dumps({"enum": ["naïve", "漢字", 3, None]})),
+    Grammar("json_schema", json.dumps({"type": "string", "pattern": "^[a-z]+$", "maxLength": 4})),
+    Grammar("regex", "[0-9]{3}-[0-9]{4}"),
+    Grammar("choice", json.dumps(["yes", "no", 'may"be'])),
+    Grammar("lark", "start: /[ab]+/"),
+]
+
+BAD = [
+    (Grammar("json_schema", "{"), "json_schema"),
+    (Grammar("json_schema", "[]"), "json_schema"),
+    (Grammar("json_schema", json.dumps({"type": "wizard"})), "wizard"),
+    (Grammar("json_schema", json.dumps({"$ref": "#/$defs/missing"})), "missing"),
+    (Grammar("json_schema", json.dumps({"type": "string", "pattern": "("})), "json_schema"),
+    (Grammar("regex", "("), "regex"),
+    (Grammar("choice", "[]"), "non-empty"),
+    (Grammar("choice", json.dumps([1, 2])), "non-empty"),
+    (Grammar("choice", "no"), "choice"),
+    (Grammar("lark", "start: nothing"), "lark"),
+    (Grammar("json_schema", " " * (MAX_SOURCE + 1)), "larger"),
+]
+
+
+@pytest.mark.parametrize("grammar", GOOD, ids=lambda g: f"{g.kind} {g.text[:40]}")
+def test_valid_grammars_have_a_source(grammar: Grammar) -> None:
+    assert source(grammar)
+
+
+@pytest.mark.parametrize(("grammar", "words"), BAD, ids=lambda x: str(x)[:60])
+def test_what_is_wrong_is_said_and_the_field_named(grammar: Grammar, words: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        source(grammar)
+    assert words in caught.value.message
+    assert caught.value.param == "response_format"

@@ -1,0 +1,106 @@
+"""Constrained rows: every answer that ends satisfies its grammar, whatever the model would have liked to say."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from appliance.engine.constraint import Grammars
+from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.prompt import PromptTokenizer
+from appliance.errors import BadRequest
+from appliance.vocab.request import Grammar, Sampling
+from tests.mlx.driving import Job, backend, run
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+        "kind": {"enum": ["cat", "dog"]},
+        "tags": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+    },
+    "required": ["name", "age", "kind", "tags"],
+    "additionalProperties": False,
+}
+STOPS = frozenset({0, 2})
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_vocab_llama: Path) -> MlxBackend:
+    return backend(tiny_vocab_llama)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vocab_llama: Path) -> PromptTokenizer:
+    return PromptTokenizer(tiny_vocab_llama, trust_remote_code=False)
+
+
+@pytest.fixture(scope="module")
+def grammars(tokenizer: PromptTokenizer) -> Grammars:
+    return Grammars(tokenizer.tokenizer_json, 300, tokenizer.eos_ids)
+
+
+def said(tokenizer: PromptTokenizer, job: Job) -> str:
+    end = next((place for place, token in enumerate(job.text) if token in STOPS), len(job.text))
+    return b"".join(map(tokenizer.raw, job.text[:end])).decode()
+
+
+def job(id: int, grammars: Grammars, grammar: Grammar, tokens: int = 120, **more: object) -> Job:
+    sampling = Sampling(temperature=1.0, seed=id)
+    constraint = grammars.compile(grammar)
+    return Job(id, [5, 6, 7 + id], sampling, tokens=tokens, constraint=constraint, stop_ids=STOPS, **more)  # type: ignore[arg-type]
+
+
+def test_answers_under_a_schema_validate(engine: MlxBackend, tokenizer: PromptTokenizer, grammars: Grammars) -> None:
+    jobs = [job(id, grammars, Grammar("json_schema", json.dumps(SCHEMA)), at=id % 3) for id in range(8)]
+    run(engine, jobs)
+    for done in jobs:
+        jsonschema.validate(json.loads(said(tokenizer, done)), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "pattern"),
+    [
+        (Grammar("regex", "[0-9]{3}-[a-f]{4}"), "[0-9]{3}-[a-f]{4}"),
+        (Grammar("choice", json.dumps(["yes", "no", "naïve"])), "yes|no|naïve"),
+        (Grammar("lark", 'start: "a" /[xyz]+/ "b"'), "a[xyz]+b"),
+    ],
+    ids=["regex", "choice", "lark"],
+)
+def test_answers_match_other_grammars(
+    engine: MlxBackend, tokenizer: PromptTokenizer, grammars: Grammars, grammar: Grammar, pattern: str
+) -> None:
+    jobs = [job(id, grammars, grammar, tokens=60) for id in range(4)]
+    run(engine, jobs)
+    for done in jobs:
+        assert re.fullmatch(pattern, said(tokenizer, done)), said(tokenizer, done)
+
+
+def test_a_constrained_row_leaves_its_neighbours_alone(engine: MlxBackend, grammars: Grammars) -> None:
+    free = [Job(id, [9, 8, 7, id + 3], Sampling(temperature=1.0, seed=id), tokens=12) for id in range(4)]
+    together = [replace(each, got=[]) for each in free]
+    bound = job(9, grammars, Grammar("json_object"), tokens=12)
+    run(engine, [*together, bound])
+    for alone, beside in zip(free, together, strict=True):
+        run(engine, [alone])
+        assert alone.text == beside.text
+
+
+def test_a_constrained_row_gives_the_same_alone_and_after_an_interruption(
+    engine: MlxBackend, grammars: Grammars
+) -> None:
+    grammar = Grammar("json_schema", json.dumps(SCHEMA))
+    whole = job(3, grammars, grammar, tokens=20)
+    run(engine, [whole])
+    rest = job(3, grammars, grammar, tokens=12, emitted=whole.text[:8])
+    run(engine, [rest, job(4, grammars, grammar, tokens=12)])
+    assert whole.text == whole.text[:8] + rest.text
+
+
+def test_a_wrong_grammar_is_refused_before_anything_runs(grammars: Grammars) -> None:
+    with pytest.raises(BadRequest):
+        grammars.compile(Grammar("json_schema", json.dumps({"type": "wizard"})))
