@@ -26,12 +26,11 @@ class Grammars:
     def compile(self, grammar: Grammar) -> Constraint:
         """Raises BadRequest for a grammar that is wrong or too large, Unsupported where the tokenizer cannot do."""
         text = source(grammar)
-        with self._lock:
-            constraints = self._constraints
-        if constraints is None:
-            raise Unsupported("this model's tokenizer cannot keep an answer to a grammar", param=grammar.param)
         try:
-            return constraints.compile(text)
+            with self._lock:  # a grammar that many requests ask for at once is compiled once
+                if self._constraints is None:
+                    raise Unsupported("this model's tokenizer cannot follow a grammar", param=grammar.param)
+                return self._constraints.compile(text)
         except ValueError as error:
             raise BadRequest(f"the {grammar.kind} cannot be used: {error}", param=grammar.param) from error
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from threading import Lock
 
 from llguidance import LLExecutor, LLMatcher, LLTokenizer
 
@@ -46,13 +45,8 @@ class Constraints:
 
     def __init__(self, tokenizer_json: str, vocab_size: int, eos_ids: Iterable[int]) -> None:
         self._tokenizer = LLTokenizer(tokenizer_json, n_vocab=vocab_size, eos_token=sorted(eos_ids))
-        self._lock = Lock()
-        self._compile = lru_cache(maxsize=CACHED_GRAMMARS)(self._compiled)
-
-    def compile(self, source: str) -> Constraint:
-        """Raises ValueError with llguidance's reason."""
-        with self._lock:  # the same grammar asked for by many requests at once is compiled once
-            return self._compile(source)
+        self.compile = lru_cache(maxsize=CACHED_GRAMMARS)(self._compiled)
+        """Source to Constraint. Raises ValueError with llguidance's reason."""
 
     def _compiled(self, source: str) -> Constraint:
         matcher = LLMatcher(self._tokenizer, source)
