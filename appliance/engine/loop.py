@@ -105,7 +105,7 @@ class Loop:
         over = {sequence.id for sequence in ended}
         for id, reason in result.failed.items():
             if id not in over:
-                self._fail({id}, EngineFault(f"the answer cannot be kept to its grammar: {reason}"))
+                self._fail({id}, EngineFault(f"this answer cannot go on: {reason}"))
         for id, length, snapshot in flight.snapshots:
             self._scheduler.keep(id, length, snapshot)
         for sequence in ended:

@@ -2,9 +2,13 @@
 
 import math
 
+import mlx.core as mx
 import pytest
 
 from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.masking import MaskWorkshop
+from appliance.engine.mlx.rows import SampleRow
+from appliance.engine.mlx.sampler import Sampler
 from appliance.vocab.request import Sampling
 from tests.mlx.driving import Job, backend, run
 from tests.mlx.families import FAMILIES, VOCABULARY, make
@@ -82,3 +86,13 @@ def test_only_rows_that_asked_get_logprobs(engine: MlxBackend) -> None:
         for sampled in job.got:
             assert (sampled.logprob is not None) == (wanted is not None)
             assert len(sampled.top) == (wanted or 0)
+
+
+def test_a_row_whose_logits_are_no_numbers_fails_alone() -> None:
+    rows = [SampleRow(Sampling(temperature=t, seed=1), [1, 2], 2, frozenset()) for t in (0, 1.0, 0, 0.7)]
+    logits = mx.random.normal((4, 50))
+    logits[1] = mx.array([float("nan")] * 50)
+    logits[2] = mx.array([float("-inf")] * 50)
+    choice = Sampler(rows, 50, MaskWorkshop()).sample(logits)
+    assert len(choice.read()) == 4
+    assert set(choice.errors()) == {1, 2}

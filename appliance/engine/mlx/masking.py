@@ -47,7 +47,11 @@ class Masking:
     def errors(self) -> dict[int, str]:
         """Places whose grammar cannot go on, and why."""
         pairs = zip(self._places, self._matchers, strict=True)
-        return {place: matcher.error for place, matcher in pairs if matcher is not None and matcher.error}
+        return {
+            place: f"it cannot be kept to its grammar: {matcher.error}"
+            for place, matcher in pairs
+            if matcher is not None and matcher.error
+        }
 
     def _compute(self) -> np.ndarray:
         words = -(-self._vocabulary // 32)

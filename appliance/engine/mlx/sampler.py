@@ -47,6 +47,7 @@ class Choice:
         self._logits = logits
         self._allowed = allowed
         self._settled = False
+        self._unsound: list[int] = []
         self._unsure: list[tuple[Drawn, mx.array]] = []
         self._report: _Report | None = None
         if allowed is None:
@@ -57,7 +58,7 @@ class Choice:
         if self._allowed is not None:
             return [self._logits]
         sure = [covered for _, covered in self._unsure]
-        return [self.tokens, *sure, *(self._report.arrays() if self._report else [])]
+        return [self.tokens, self._sound, *sure, *(self._report.arrays() if self._report else [])]
 
     def settle(self) -> mx.array:
         """The final tokens; waits for masks, and for the device where a draw may have to be repeated."""
@@ -73,18 +74,22 @@ class Choice:
     def read(self) -> list[Sampled]:
         """Wait for the device and give one Sampled per row."""
         sampled = [Sampled(token) for token in self.settle().tolist()]
+        self._unsound = [place for place, sound in enumerate(self._sound.tolist()) if not sound]
         if self._report is not None:
             self._report.read(sampled)
         return sampled
 
     def errors(self) -> dict[int, str]:
         """After `read`: the places that cannot go on, and why."""
-        return self._sampler.masking.errors()
+        broken = dict.fromkeys(self._unsound, "the model's output is not a number")
+        return self._sampler.masking.errors() | broken
 
     def _choose(self, shaped: mx.array) -> None:
         self._shaped = shaped
         self.tokens, self._unsure = self._sampler.choose(shaped)
         self._report = self._sampler.report(self._logits, self.tokens)
+        # A row that went wrong is not a number throughout, so the chosen token's own logit tells.
+        self._sound = mx.isfinite(mx.take_along_axis(self._logits, self.tokens[:, None], axis=-1)[:, 0])
 
     def _repair(self) -> None:
         for drawn, covered in self._unsure:
