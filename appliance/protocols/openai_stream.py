@@ -29,7 +29,7 @@ from appliance.vocab.event import (
 HEARTBEAT = b": heartbeat\n\n"
 """A comment: every SSE client skips it."""
 
-_DONE = b"data: [DONE]\n\n"
+DONE = b"data: [DONE]\n\n"
 _SMALLEST_LOGPROB = -9999.0
 """What OpenAI sends where JSON has no minus infinity."""
 
@@ -85,13 +85,13 @@ class StreamEncoder:
     def close(self) -> bytes:
         """The end of a stream whose choices have all finished."""
         if not self._answer.include_usage:
-            return _DONE
+            return DONE
         usage = _encode(usage_object(self._usage.values()))
-        return self._head + b'],"usage":' + usage + b"}\n\n" + _DONE
+        return self._head + b'],"usage":' + usage + b"}\n\n" + DONE
 
     def error(self, error: ApplianceError) -> bytes:
         """The end of a stream that failed after its first byte; nothing may follow."""
-        return b"data: " + _encode({"error": error_object(error)}) + b"\n\n"
+        return json_data({"error": error_object(error)})
 
     def _open(self) -> bytes:
         delta = b'{"role":"assistant","content":""}'
@@ -182,10 +182,10 @@ class Fold:
         }
 
 
-def usage_object(usages: Iterable[Usage]) -> dict[str, Any]:
-    """OpenAI's `usage` of all choices: the prompt counts once, however many answers it got."""
+def usage_object(usages: Iterable[Usage], samples: int | None = None) -> dict[str, Any]:
+    """OpenAI's `usage` of all choices. A prompt counts once, however many answers it got: `samples` each, or all."""
     every = list(usages)
-    prompt = max((usage.prompt_tokens for usage in every), default=0)
+    prompt = sum(usage.prompt_tokens for usage in every[:: samples or max(len(every), 1)])
     completion = sum(usage.completion_tokens for usage in every)
     return {
         "prompt_tokens": prompt,
@@ -196,15 +196,28 @@ def usage_object(usages: Iterable[Usage]) -> dict[str, Any]:
     }
 
 
+def json_data(value: Any) -> bytes:
+    """A server-sent event of this JSON, on one line for every reader."""
+    return b"data: " + one_line(_encode(value)) + b"\n\n"
+
+
+def one_line(encoded: bytes) -> bytes:
+    """JSON without the characters some line readers take for the end of a line."""
+    if not encoded.isascii():
+        for raw, escaped in _LINE_ENDS:
+            if raw in encoded:
+                encoded = encoded.replace(raw, escaped)
+    return encoded
+
+
+def smallest(logprob: float) -> float:
+    """A log-probability that JSON has."""
+    return max(logprob, _SMALLEST_LOGPROB)
+
+
 def json_text(text: str) -> bytes:
     """A JSON string without the characters some line readers take for the end of a line."""
-    encoded = _encode(text)
-    if text.isascii():
-        return encoded
-    for raw, escaped in _LINE_ENDS:
-        if raw in encoded:
-            encoded = encoded.replace(raw, escaped)
-    return encoded
+    return one_line(_encode(text))
 
 
 _LINE_ENDS = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\x85\u2028\u2029")
@@ -227,4 +240,4 @@ def _token(item: TokenLogprob) -> dict[str, Any]:
 
 
 def _candidate(item: TokenLogprob | TopToken) -> dict[str, Any]:
-    return {"token": item.token, "logprob": max(item.logprob, _SMALLEST_LOGPROB), "bytes": list(item.raw)}
+    return {"token": item.token, "logprob": smallest(item.logprob), "bytes": list(item.raw)}

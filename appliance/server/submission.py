@@ -21,11 +21,13 @@ def submission(
 
     The answer to a raw prompt is raw text: nothing in it is looked for but its end.
     """
-    family = model.family
+    family, sampling = model.family, decided.sampling
+    if sampling.max_tokens is None:
+        sampling = msgspec.structs.replace(sampling, max_tokens=asked.default_max_tokens)
     return Submission(
         id=0,
         prompt=chat_prompt(model, asked, decided) if prompt is None else prompt,
-        sampling=decided.sampling,
+        sampling=sampling,
         context=min(model.context, info.context),
         namespace=asked.cache_salt,
         stop_tokens=family.stop_tokens,

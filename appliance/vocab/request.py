@@ -115,7 +115,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     Where there are `prompts`, each gets `n` answers and there are no messages.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
-    separates prefix caches. `keep_alive` and the like are added with their machinery.
+    separates prefix caches. `default_max_tokens` is the protocol's own, where nobody else says. `keep_alive` and the like are added with their machinery.
     """
 
     model: str
@@ -134,4 +134,5 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     parallel_calls: bool = True
     priority: int = 0
     cache_salt: str = ""
+    default_max_tokens: int | None = None
     ignored: tuple[str, ...] = ()

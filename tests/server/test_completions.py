@@ -1,0 +1,82 @@
+"""Text completions through the official client, against the real process."""
+
+from typing import Any
+
+import openai
+import pytest
+
+from appliance.engine.fake.tokenizer import FakeTokenizer
+from tests.server.up import Up
+
+
+def ids(text: str) -> list[int]:
+    return FakeTokenizer(4).encode(text)
+
+
+PROMPTS: dict[str, tuple[Any, list[str]]] = {
+    "a string": ("hi", ["You said: hi"]),
+    "strings": (["a", "b"], ["You said: a", "You said: b"]),
+    "token ids": (ids("one two"), ["You said: one two"]),
+    "lists of ids": ([ids("a"), ids("b")], ["You said: a", "You said: b"]),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(("prompt", "texts"), PROMPTS.values(), ids=PROMPTS.keys())
+def test_every_form_of_a_prompt_is_answered(up: Up, prompt: Any, texts: list[str], stream: bool) -> None:
+    client = up.client()
+    if not stream:
+        choices = client.completions.create(model="demo", prompt=prompt).choices
+        assert [(choice.index, choice.text, choice.finish_reason) for choice in choices] == [
+            (at, text, "stop") for at, text in enumerate(texts)
+        ]
+        return
+    parts = [""] * len(texts)
+    for chunk in client.completions.create(model="demo", prompt=prompt, stream=True):
+        parts[chunk.choices[0].index] += chunk.choices[0].text
+    assert parts == texts
+
+
+@pytest.mark.parametrize("prompt", ["one two", ids("one two")], ids=["text", "token ids"])
+def test_an_echo_is_the_prompt_before_the_answer(up: Up, prompt: Any) -> None:
+    answer = up.client().completions.create(model="demo", prompt=prompt, echo=True, max_tokens=0)
+    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("one two", "length")
+    answer = up.client().completions.create(model="demo", prompt=prompt, echo=True)
+    assert answer.choices[0].text == "one twoYou said: one two"
+
+
+def test_without_a_limit_sixteen_tokens_come(up: Up) -> None:
+    answer = up.client().completions.create(model="endless", prompt="go")
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.choices[0].finish_reason) == (16, "length")
+
+
+def test_several_answers_per_prompt_are_numbered_through(up: Up) -> None:
+    answer = up.client().completions.create(model="demo", prompt=["a", "b"], n=2)
+    assert [(c.index, c.text[-1]) for c in answer.choices] == [(0, "a"), (1, "a"), (2, "b"), (3, "b")]
+
+
+def test_the_best_of_several_is_given(up: Up) -> None:
+    answer = up.client().completions.create(model="demo", prompt="a", best_of=3)
+    assert [choice.text for choice in answer.choices] == ["You said: a"]
+
+
+def test_log_probabilities_have_equal_lengths(up: Up) -> None:
+    logprobs = up.client().completions.create(model="demo", prompt="a", logprobs=2).choices[0].logprobs
+    assert logprobs is not None
+    columns = (logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs, logprobs.text_offset)
+    assert {len(column or ()) for column in columns} == {len(logprobs.tokens or ())} != {0}
+
+
+def test_a_raw_prompt_sees_no_template(up: Up) -> None:
+    raw = up.client().completions.create(model="demo", prompt="hi").usage
+    chat = up.client().chat.completions.create(model="demo", messages=[{"role": "user", "content": "hi"}]).usage
+    assert raw is not None
+    assert chat is not None
+    assert raw.prompt_tokens == len(ids("hi")) < chat.prompt_tokens
+
+
+def test_a_prompt_that_is_too_long_is_a_status(up: Up) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        up.client().completions.create(model="fussy", prompt="word " * 200)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt")
