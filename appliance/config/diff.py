@@ -1,14 +1,14 @@
 """The difference between two deployments as a Plan: what changes, and what has to happen for it. PURE."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from appliance.config.deployment import Deployment, ModelSpec, Source
 from appliance.config.engines import Engines, engines
 from appliance.config.problem import Path, dotted
 from appliance.config.scalar import show
-from appliance.config.settings import Setting, Settings, entity, is_secret, of_model, settings
+from appliance.config.settings import Setting, Settings, entity, is_secret, of_model, of_rest
 
 Apply = Literal["live", "cache", "engine", "listener", "process"]
 
@@ -138,7 +138,7 @@ def diff(old: Deployment, new: Deployment) -> Plan:
     actions: list[Action] = [RemoveModel(name) for name in sorted(old.models.keys() - new.models.keys())]
     actions += [AddModel(name) for name in sorted(new.models.keys() - old.models.keys())]
     changed = [a for name in kept if (a := _model(old.models[name], new.models[name])) is not None]
-    others = [ChangeSetting(change) for change in _others(settings(old), settings(new))]
+    others = [ChangeSetting(change) for change in _others(*map(of_rest, _differing(old, new)))]
     caches = {change.change.path.split(".")[1] for change in others if change.apply == "cache"}
     rebuilt = {model.name for model in changed if model.apply == "cache"}
     rebuilt |= {name for name in kept if new.models[name].cache.name in caches}
@@ -158,7 +158,16 @@ def _class_of(path: Path) -> Apply:
     raise KeyError(path)
 
 
+def _differing(old: Deployment, new: Deployment) -> tuple[Deployment, Deployment]:
+    """Both without the aliases they have in common: there may be thousands, and a reload has little time."""
+    same = {name for name, alias in old.aliases.items() if new.aliases.get(name) == alias}
+    left, right = ({n: a for n, a in side.aliases.items() if n not in same} for side in (old, new))
+    return replace(old, aliases=left), replace(new, aliases=right)
+
+
 def _model(old: ModelSpec, new: ModelSpec) -> ChangeModel | None:
+    if old == new:
+        return None
     changes = list(_changes(of_model(old), of_model(new)))
     changes += _behind(old, new, {change.path: change.apply for change in changes})
     if not changes:
@@ -184,7 +193,6 @@ def _behind(old: ModelSpec, new: ModelSpec, said: Mapping[str, Apply]) -> Iterat
 
 def _others(old: Settings, new: Settings) -> Iterator[Change]:
     """Everything but models: whole entities where they come or go, single settings otherwise."""
-    old, new = ({p: s for p, s in side.items() if p[0] != "models"} for side in (old, new))
     before, after = _entities(old), _entities(new)
     yield from sorted(
         [

@@ -42,14 +42,22 @@ def read(
     inspect: Inspect,
     memory_bytes: int,
     held: Mapping[str, bytes] = EMPTY,
+    document: bytes | None = None,
     tolerate: Collection[str] = (),
 ) -> Deployment:
     """The deployment a file describes. `inspect` says what a checkpoint is, None where its files are not here yet;
-    `memory_bytes` is this machine's memory. Files of `held`, by absolute path, are not looked for on disk.
+    `memory_bytes` is this machine's memory. Files of `held`, by absolute path, are not looked for on disk, and no
+    others are included; `document` alone takes the place of the file itself.
     Raises Rejected with every problem found, if there is an error of a code that is not in `tolerate`.
     """
     return examine(
-        path, environ=environ, inspect=inspect, memory_bytes=memory_bytes, held=held, tolerate=tolerate
+        path,
+        environ=environ,
+        inspect=inspect,
+        memory_bytes=memory_bytes,
+        held=held,
+        document=document,
+        tolerate=tolerate,
     ).deployment
 
 
@@ -60,10 +68,11 @@ def examine(
     inspect: Inspect,
     memory_bytes: int,
     held: Mapping[str, bytes] = EMPTY,
+    document: bytes | None = None,
     tolerate: Collection[str] = (),
 ) -> Examined:
     """What `read` gives, with the file it was made from: for questions about where a value comes from."""
-    reader = Reader(path, environ.get("HOME", ""), held)
+    reader = Reader(path, environ.get("HOME", ""), held, document)
     tree, problems = _tree(reader, environ)
     if tree is None:
         raise _rejected(reader, problems, ())

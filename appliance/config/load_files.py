@@ -24,7 +24,8 @@ _BEFORE_THE_SCHEMA = ("E101", "E103", "E113")
 
 @dataclass(slots=True)
 class Reader:
-    """Reads the file at `path` and what it names. Files of `held`, by absolute path, are not looked for on disk.
+    """Reads the file at `path` and what it names. Files of `held`, by absolute path, are not looked for on disk;
+    `document` is what is read in place of the file at `path`.
 
     `confidential` are the files that may hold secrets, `bases` the directories of the files read as configuration by
     the names they are shown under.
@@ -33,6 +34,7 @@ class Reader:
     path: Path
     home: str
     held: Mapping[str, bytes]
+    document: bytes | None = None
     confidential: set[str] = field(default_factory=set)
     contents: dict[str, bytes | None] = field(default_factory=dict)
     bases: dict[str, str] = field(default_factory=dict)
@@ -96,6 +98,8 @@ class Reader:
 
     def data(self, path: str) -> bytes:
         """Raises OSError."""
+        if self.document is not None and path == os.path.abspath(self.path):
+            return self.document
         return self.held[path] if path in self.held else Path(path).read_bytes()
 
     def sources(self) -> dict[str, bytes]:

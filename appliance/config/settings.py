@@ -1,7 +1,7 @@
 """A deployment as settings by their paths in the file: what plans compare and `config --resolved` shows. PURE."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from appliance.config.access import Key
@@ -82,6 +82,11 @@ def settings(deployment: Deployment) -> Settings:
     for path, setting in _all(deployment):
         out[path] = setting if isinstance(setting, Setting) else Setting(setting)
     return out
+
+
+def of_rest(deployment: Deployment) -> Settings:
+    """Every setting outside `models`."""
+    return settings(replace(deployment, models={}))
 
 
 def of_model(model: ModelSpec) -> Settings:

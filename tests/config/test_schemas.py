@@ -13,6 +13,7 @@ from appliance.config import load, source
 from appliance.config.check import check
 from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Problem
+from appliance.config.settings import settings
 from appliance.config.source import Scalar
 from appliance.config.substitute import expand
 from tests.config import golden
@@ -89,6 +90,35 @@ def test_defaults_of_the_schema_are_what_an_empty_file_gets(here: Path) -> None:
         "models": {"demo": model | {k: v for k, v in _defaults("models.*").items() if k != "revision"}},
     }
     assert value(yaml.safe_dump(spelt_out)) == value(yaml.safe_dump({"version": 1, "models": {"demo": model}}))
+
+
+def test_every_setting_of_the_schema_is_in_the_frozen_types(here: Path) -> None:
+    """The golden resolutions say everything there is to say, so what plans compare must hold every property."""
+    found = set()
+    for case in golden.cases("resolutions"):
+        text = case.read_text(encoding="utf-8").split(f"{golden.DIVIDER}\n")[0]
+        found |= set(settings(golden.read(text, tolerate={"E110"})))
+    leaves = {path for path, schema in load.schema("deploy").properties() if not _holds_more(schema)}
+    missing = {path for path in leaves if not any(_is_of(path, setting) for setting in found)}
+    assert {path for path in missing if not _is_elsewhere(path)} == set()
+
+
+def _holds_more(schema: dict[str, Any]) -> bool:
+    return "properties" in schema or isinstance(schema.get("additionalProperties"), dict) or "anyOf" in schema
+
+
+def _is_of(path: tuple[str, ...], setting: KeyPath) -> bool:
+    pairs = zip(path, setting, strict=False)
+    return len(path) <= len(setting) and all(part in ("*", str(own)) for part, own in pairs)
+
+
+def _is_elsewhere(path: tuple[str, ...]) -> bool:
+    """The language itself, defaults (they are in each model), overlays (tested with requests) and lists."""
+    return (
+        path[0] in ("version", "include", "defaults")
+        or any(part in ("sampling", "policy", "template") for part in path)
+        or path[:3] == ("routing", "rules", "*")
+    )
 
 
 def test_a_general_validator_agrees_about_every_case(here: Path) -> None:

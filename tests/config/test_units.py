@@ -1,10 +1,24 @@
 """Quantities: what is read, what is refused with which hint, and how they are shown."""
 
 import math
+from datetime import date
 
 import pytest
 
-from appliance.config.units import UNITS, NotAQuantity, Share, show_bytes, show_duration, show_tokens
+from appliance.config.units import (
+    UNITS,
+    Bound,
+    NotAQuantity,
+    Rate,
+    Share,
+    Window,
+    show_bytes,
+    show_duration,
+    show_rate,
+    show_size,
+    show_tokens,
+    show_window,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +41,13 @@ from appliance.config.units import UNITS, NotAQuantity, Share, show_bytes, show_
         ("tokens", 4096, 4096),
         ("tokens", "32k", 32768),
         ("tokens", "1.5k", 1536),
+        ("rate", "60/m", Rate(60, 60.0)),
+        ("rate", "200k/h", Rate(204800, 3600.0)),
+        ("bound", ">24k", Bound(">", 24576)),
+        ("bound", "<= 100", Bound("<=", 100)),
+        ("bound", 100, Bound(">=", 100)),
+        ("window", "22:00-07:30", Window(1320, 450)),
+        ("date", "2027-06-30", date(2027, 6, 30)),
     ],
 )
 def test_a_quantity_is_read(unit: str, written: str | int, value: object) -> None:
@@ -51,6 +72,15 @@ def test_a_quantity_is_read(unit: str, written: str | int, value: object) -> Non
         ("tokens", "32K", "32K is not a number of tokens", "write 4096 or 32k (k is 1024)"),
         ("tokens", 1.5, "1.5 is not a number of tokens", "write 4096 or 32k (k is 1024)"),
         ("tokens", "many", "many is not a number of tokens", "write it like 4096 or 32k"),
+        ("rate", "60", "60 is not a rate", "write it like 60/m or 200k/h"),
+        ("rate", "60/min", "60/min is not a rate", "write it like 60/m or 200k/h"),
+        ("rate", "60/ms", "60/ms is not a rate", "write it like 60/m or 200k/h"),
+        ("bound", "~24k", "~24k is not a bound", "write it like >24k or <=4096"),
+        ("window", "9-17", "9-17 is not a part of the day", "write it like 22:00-07:00"),
+        ("window", "24:00-07:00", "24:00-07:00 is not a part of the day", "write it like 22:00-07:00"),
+        ("window", "07:00-07:00", "07:00-07:00 is no time at all", "delete it for the whole day"),
+        ("date", "2027-02-30", "2027-02-30 is not a day", "write it like 2027-06-30"),
+        ("date", "20270630", "20270630 is not a day", "write it like 2027-06-30"),
     ],
 )
 def test_what_is_no_quantity_is_refused_with_a_hint(unit: str, written: str | float, message: str, hint: str) -> None:
@@ -87,3 +117,43 @@ def test_tokens_are_shown_as_they_would_be_written(count: int, shown: str) -> No
 )
 def test_bytes_are_shown_in_the_unit_that_fits(count: int, shown: str) -> None:
     assert show_bytes(count) == shown
+
+
+@pytest.mark.parametrize("shown", ["60/m", "200k/h", "1/s"])
+def test_a_rate_is_shown_as_it_would_be_written(shown: str) -> None:
+    assert show_rate(UNITS["rate"](shown)) == shown  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shown", ["22:00-07:00", "00:05-23:59"])
+def test_a_part_of_the_day_is_shown_as_it_would_be_written(shown: str) -> None:
+    assert show_window(UNITS["window"](shown)) == shown  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(2**33, "8GiB"), (3 * 2**29, "1536MiB"), (0, "0MiB"), (10**9, "953.67MiB"), (2**40, "1TiB")]
+)
+def test_a_size_is_shown_as_it_would_be_written(count: int, shown: str) -> None:
+    assert show_size(count) == shown
+    assert UNITS["bytes"](shown) == pytest.approx(count, abs=2**20 / 100)
+
+
+@pytest.mark.parametrize(
+    ("bound", "holds", "fails"), [("<5", 4, 5), ("<=5", 5, 6), (">5", 6, 5), (">=5", 5, 4), ("5", 5, 4)]
+)
+def test_a_bound_holds_on_its_side(bound: str, holds: int, fails: int) -> None:
+    read = UNITS["bound"](bound)
+    assert isinstance(read, Bound)
+    assert read.holds(holds)
+    assert not read.holds(fails)
+
+
+@pytest.mark.parametrize(
+    ("window", "inside", "outside"),
+    [("09:00-17:00", [540, 1019], [539, 1020, 0]), ("22:00-07:00", [1320, 1439, 0, 419], [420, 1319])],
+    ids=["by day", "past midnight"],
+)
+def test_a_part_of_the_day_may_pass_midnight(window: str, inside: list[int], outside: list[int]) -> None:
+    read = UNITS["window"](window)
+    assert isinstance(read, Window)
+    assert all(map(read.holds, inside))
+    assert not any(map(read.holds, outside))
