@@ -10,8 +10,10 @@ from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
 
 
-def read(file: Path, held: Mapping[str, bytes] = EMPTY) -> Deployment:
-    """Files of `held`, by absolute path, are not looked for on disk. Raises Rejected."""
+def read(file: Path, held: Mapping[str, bytes] = EMPTY, document: bytes | None = None) -> Deployment:
+    """Files of `held`, by absolute path, are not looked for on disk; `document` takes the place of the file itself.
+    Raises Rejected.
+    """
     store = Store()
     return load.read(
         file,
@@ -19,4 +21,5 @@ def read(file: Path, held: Mapping[str, bytes] = EMPTY) -> Deployment:
         inspect=lambda source: inspect_source(source, store),
         memory_bytes=load.machine_memory(),
         held=held,
+        document=document,
     )

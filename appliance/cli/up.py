@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -88,7 +89,8 @@ def _last_good(file: Path, newest: Generation | None) -> _Start:
     deployment = read(file, newest.held)
     handled, last = Handled.now(deployment.files), None
     try:
-        read(file)
+        if (on_disk := read(file)) == deployment:
+            return _Start(on_disk, "last good")
     except Rejected as rejected:
         handled = Handled(rejected.files, rejected.digest)
         last = Outcome("rejected", newest.number, rejected.problems, rejected.message)
@@ -123,7 +125,7 @@ async def _serve(file: Path, state: StateDir, journal: Journal, newest: Generati
     async with Supervisor(Store(), environ=os.environ) as supervisor:
         reloader = Reloader(
             str(file),
-            lambda held: read(file, held),
+            partial(read, file),
             running,
             supervisor,
             journal,

@@ -4,7 +4,7 @@ Every symbolic link on the way to a file counts, so that a switched link is seen
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 MAX_LINKS = 40
@@ -12,20 +12,28 @@ MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Directories to watch, those of `paths`, whose change may be a change of a file; `identities` tells a
+    """Directories to watch, those of `paths` and `listed` ones, of which every entry counts; `identities` tells a
     directory from another one later made in its place."""
 
     directories: frozenset[str]
     paths: frozenset[str]
+    listed: frozenset[str]
     identities: frozenset[tuple[int, int]]
 
+    def concerns(self, path: str) -> bool:
+        """Whether a change of this path may be a change of a file."""
+        return path in self.paths or os.path.dirname(path) in self.listed
 
-def watched(names: Iterable[str]) -> Watched:
-    """Where changes of these files would show; directories that are not there are left out."""
+
+def watched(names: Collection[str]) -> Watched:
+    """Where changes of these files, and of what is in these directories, would show; directories that are not there
+    are left out.
+    """
     paths = frozenset(path for name in names for path in chain(name))
-    parents = {os.path.dirname(path) for path in paths} - {os.path.sep}
+    listed = frozenset(path for name in names if os.path.isdir(name) for path in (name, os.path.realpath(name)))
+    parents = ({os.path.dirname(path) for path in paths} | listed) - {os.path.sep}
     found = {parent: stamp for parent in parents if (stamp := _stat(parent)) is not None}
-    return Watched(frozenset(found), paths, frozenset((stat.st_dev, stat.st_ino) for stat in found.values()))
+    return Watched(frozenset(found), paths, listed, frozenset((stat.st_dev, stat.st_ino) for stat in found.values()))
 
 
 def chain(name: str) -> list[str]:
@@ -50,12 +58,6 @@ def _first_link(path: str) -> str | None:
         if os.path.islink(path[:end]):
             return path[:end]
     return None
-
-
-def stamps(names: Iterable[str]) -> tuple[tuple[int, ...], ...]:
-    """Cheap to compare: changes whenever a file was written or replaced, unless its time was set back."""
-    found = map(_stat, names)
-    return tuple((s.st_mtime_ns, s.st_size, s.st_ino, s.st_dev) if s else () for s in found)
 
 
 def _stat(path: str) -> os.stat_result | None:

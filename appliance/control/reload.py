@@ -6,11 +6,10 @@ before what was handled is what the files hold.
 
 import asyncio
 import operator
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -57,7 +56,7 @@ class Reloader:
         show: Callable[[str], None] = print_problems,
     ) -> None:
         self.last = last or Outcome("applied", running.generation)
-        self.matches = handled is None
+        self.matches = self._good = handled is None
         self._path = path
         self._read = read
         self._running = running
@@ -108,12 +107,11 @@ class Reloader:
             if plan is None:
                 self.last = await self._attempt("reload")
             else:
-                proposal = await self._propose(EMPTY)
+                proposal = await self.propose()
                 if proposal.id != plan:
                     raise StalePlan("the file or the running generation is not the one the plan was made for")
                 self.last = await self._accept(proposal.deployment, "reload of a plan")
-                self._handled = Handled(proposal.deployment.files, proposal.deployment.digest)
-                self.matches = True
+                self._handle(proposal.deployment.files, proposal.deployment.digest, good=True)
             self._supervisor.forgive()
             return self.last
 
@@ -126,24 +124,37 @@ class Reloader:
             stored = await asyncio.to_thread(self._journal.get, number)
             if stored is None:
                 raise UnknownGeneration(f"generation {number} is not kept; `appliance history` lists those that are")
-            deployment = await beside(self._read, stored.held)
+            deployment = await beside(self._read, stored.held, None)
             on_disk = await asyncio.to_thread(Handled.now, deployment.files)
+            same = await beside(self._is_on_disk, deployment)
             self.last = await self._accept(deployment, f"rollback to {number}")
-            self._handled = on_disk
-            self.matches = on_disk.digest == deployment.digest
+            self._handle(on_disk.files, on_disk.digest, good=same)
             self._watch.renew()
             return self.last
 
-    async def propose(self, text: bytes | None = None) -> Proposal:
+    async def propose(self, document: bytes | None = None) -> Proposal:
         """What a document, or the file as it is on disk, would change; nothing is applied. Raises Rejected."""
-        return await self._propose({} if text is None else {os.path.abspath(self._path): text})
+        running = self._running
+        base, before = running.generation, running.deployment
+        deployment = await beside(self._read, EMPTY, document)
+        return Proposal(deployment, base, await beside(diff, before, deployment))
 
     async def refresh(self) -> None:
         """Look again at what the running deployment's own text says: files of its models may have come."""
         async with self._turn:
             with suppress(ApplianceError, OSError):
-                deployment = await beside(self._read, self._running.deployment.sources)
+                deployment = await beside(self._read, self._running.deployment.sources, None)
                 await self._accept(deployment, "model files")
+
+    def _is_on_disk(self, deployment: Deployment) -> bool:
+        with suppress(ApplianceError, OSError):
+            return self._read(EMPTY, None) == deployment
+        return False
+
+    def _handle(self, files: tuple[str, ...], digest: str, *, good: bool) -> None:
+        """Remember what was dealt with; it is `good` if it is what runs."""
+        self._handled, self._good = Handled(files, digest), good
+        self.matches = good
 
     def _ask(self) -> int:
         self._asked += 1
@@ -153,12 +164,6 @@ class Reloader:
     def _check(self, base: int | None) -> None:
         if base is not None and base != self._running.generation:
             raise GenerationMoved(f"generation {self._running.generation} is running, not {base}")
-
-    async def _propose(self, held: Mapping[str, bytes]) -> Proposal:
-        running = self._running
-        base, before = running.generation, running.deployment
-        deployment = await beside(self._read, held)
-        return Proposal(deployment, base, await beside(diff, before, deployment))
 
     # ---- the worker
     async def _work(self) -> None:
@@ -185,7 +190,7 @@ class Reloader:
             if forced:
                 self._supervisor.forgive()
                 forced = False
-        self.matches = held == self._running.deployment.digest
+        self.matches = self._good and held == self._handled.digest
         if watched != await asyncio.to_thread(files.watched, self._handled.files):
             self._watch.renew()
 
@@ -193,20 +198,19 @@ class Reloader:
         held = await asyncio.to_thread(load.digest, self._handled.files)
         try:
             try:
-                deployment = await beside(self._read, EMPTY)
+                deployment = await beside(self._read, EMPTY, None)
             except (ApplianceError, OSError):
                 # Perhaps the middle of a save: only a file that stays wrong is reported.
                 await asyncio.sleep(self._running.deployment.server.quiet)
-                deployment = await beside(self._read, EMPTY)
+                deployment = await beside(self._read, EMPTY, None)
             outcome = await self._accept(deployment, cause)
-            self._handled = Handled(deployment.files, deployment.digest)
-            self.matches = True
+            self._handle(deployment.files, deployment.digest, good=True)
             return outcome
         except (ApplianceError, OSError) as error:
             # It is not read again before one of its files changes.
             seen = isinstance(error, Rejected) and error.files
-            self._handled = Handled(error.files, error.digest) if seen else Handled(self._handled.files, held)
-            self.matches = False
+            read = (error.files, error.digest) if seen else (self._handled.files, held)
+            self._handle(*read, good=False)
             return self._reject(error)
 
     async def _accept(self, deployment: Deployment, cause: str) -> Outcome:

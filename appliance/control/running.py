@@ -11,9 +11,9 @@ from appliance.config.deployment import Deployment
 from appliance.config.diff import Plan
 from appliance.config.problem import Problem
 
-Read = Callable[[Mapping[str, bytes]], Deployment]
-"""Parses, checks and resolves the deploy file, blocking; the files given are not looked for on disk. Raises Rejected
-with all problems.
+Read = Callable[[Mapping[str, bytes], bytes | None], Deployment]
+"""Parses, checks and resolves the deploy file, blocking. The files given are not looked for on disk; bytes take the
+place of the deploy file itself. Raises Rejected with all problems.
 """
 
 

@@ -7,10 +7,11 @@ from contextlib import suppress
 from watchfiles import Change, awatch
 
 from appliance import log
+from appliance.config import load
 from appliance.control import files
 
 BACKSTOP_SECONDS = 2.0
-"""How often the files are looked at, for file systems that send no notifications."""
+"""How often the files are read and compared, for file systems that send no notifications."""
 LONGEST_QUIET_FACTOR = 3
 """A file that never comes to rest is read after this many quiet times."""
 STEP_SECONDS = 0.05
@@ -59,7 +60,7 @@ class Watch:
 
     async def _listen(self, watched: files.Watched) -> None:
         def ours(change: Change, path: str) -> bool:
-            return path in watched.paths
+            return watched.concerns(path)
 
         if not watched.directories:
             return
@@ -88,10 +89,11 @@ class Watch:
         self._saved()
 
     async def _backstop(self) -> None:
-        known = None
+        known: tuple[tuple[str, ...], str] | None = None
         while True:
-            stamps = await asyncio.to_thread(files.stamps, self._names())
-            if known is not None and stamps != known:
-                self._saved()
-            known = stamps
+            names = self._names()
+            found = names, await asyncio.to_thread(load.digest, names)
+            if known is not None and known != found:
+                self._noticed()
+            known = found
             await asyncio.sleep(BACKSTOP_SECONDS)

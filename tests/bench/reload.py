@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -100,7 +101,7 @@ async def measure(directory: Path, rounds: int, style: str, patience: float) -> 
     samples = []
     async with Supervisor(Store(), environ=os.environ) as supervisor:
         journal = Journal(directory / "generations")
-        reloader = Reloader(str(file), lambda held: read(file, held), running, supervisor, journal, events=events)
+        reloader = Reloader(str(file), partial(read, file), running, supervisor, journal, events=events)
         Observer(supervisor, lambda: running.generation, events)
         await supervisor.apply(deployment)
         async with asyncio.TaskGroup() as tasks:

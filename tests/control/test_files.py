@@ -1,10 +1,6 @@
 """Where a change of the deploy file would show."""
 
-import os
-
-import pytest
-
-from appliance.control.files import chain, stamps, watched
+from appliance.control.files import chain, watched
 
 
 def test_a_plain_file_is_watched_in_its_directory(tmp_path):
@@ -35,19 +31,10 @@ def test_a_directory_that_is_not_there_is_left_out(tmp_path):
     assert watched([str(tmp_path / "no" / "deploy.yaml")]).directories == frozenset()
 
 
-CHANGES = {
-    "write": lambda file, other: file.write_text("longer"),
-    "replace": lambda file, other: other.rename(file),
-    "remove": lambda file, other: file.unlink(),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_the_stamps_change_with_the_file(tmp_path, change):
-    file, other = tmp_path / "deploy.yaml", tmp_path / "other"
-    file.write_text("one")
-    other.write_text("two")
-    os.utime(other, ns=(0, file.stat().st_mtime_ns))
-    before = stamps([str(file)])
-    change(file, other)
-    assert stamps([str(file)]) != before
+def test_every_entry_of_a_directory_concerns_the_file_that_includes_it(tmp_path):
+    (tmp_path / "conf.d").mkdir()
+    found = watched([str(tmp_path / "deploy.yaml"), str(tmp_path / "conf.d")])
+    assert found.directories == {str(tmp_path), str(tmp_path / "conf.d")}
+    assert found.concerns(str(tmp_path / "conf.d" / "new.yaml"))
+    assert found.concerns(str(tmp_path / "deploy.yaml"))
+    assert not found.concerns(str(tmp_path / "notes.txt"))

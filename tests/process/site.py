@@ -38,14 +38,15 @@ class Site:
         full = {name: {"source": f"fake:{name}.yaml", **model} for name, model in models.items()}
         return json.dumps({"version": 1, "models": full, **top})
 
-    def read(self, held: Mapping[str, bytes] = EMPTY) -> Deployment:
-        """What the file says; files of `held` are not looked for on disk."""
+    def read(self, held: Mapping[str, bytes] = EMPTY, document: bytes | None = None) -> Deployment:
+        """What the file says, or `document`; files of `held` are not looked for on disk."""
         return load.read(
             self.file,
             environ=os.environ,
             inspect=lambda source: inspect_source(source, self.store),
             memory_bytes=16 << 30,
             held=held,
+            document=document,
         )
 
     def deployment(self, models: dict[str, dict[str, Any]], **top: Any) -> Deployment:

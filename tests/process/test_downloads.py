@@ -27,9 +27,9 @@ async def test_a_file_is_converted_loaded_and_resolved_again_while_the_request_w
     source = running.deployment.models["m"].source
     seen = []
 
-    def read(held):
+    def read(held, document):
         seen.append(site.store.locate(source))
-        return site.read(held)
+        return site.read(held, document)
 
     async with site.supervisor() as supervisor:
         await supervisor.apply(running.deployment)

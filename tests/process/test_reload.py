@@ -10,7 +10,7 @@ import pytest
 
 from appliance.control.reload import Reloader
 from appliance.control.running import Running
-from appliance.errors import UnknownModel
+from appliance.errors import GenerationMoved, StalePlan, UnknownModel
 from appliance.vocab.event import TextDelta
 from tests.process.site import answer
 
@@ -89,7 +89,38 @@ def through_a_link(path, text):
         path.symlink_to("..data/" + path.name)
 
 
-SAVES = [in_place, truncate_then_write, editor_rename, backup_then_create, sed, through_a_link]
+def in_three_chunks(path, text):
+    with path.open("w") as opened:
+        for start in range(0, len(text), len(text) // 3 + 1):
+            opened.write(text[start : start + len(text) // 3 + 1])
+            opened.flush()
+            os.fsync(opened.fileno())
+
+
+def delete_then_create(path, text):
+    path.unlink()
+    path.write_text(text)
+
+
+def as_vim_does(path, text):
+    """Its defaults: try whether the directory takes files, move the old one away, write the new, remove the old."""
+    attempt, backup = path.with_name("4913"), path.with_name(f"{path.name}~")
+    attempt.touch()
+    attempt.unlink()
+    path.rename(backup)
+    path.write_text(text)
+    backup.unlink()
+
+
+def fifty_times(path, text):
+    for number in range(50):
+        path.write_text(text if number == 49 else text[: len(text) * number // 49])
+
+
+SAVES = [
+    in_place, truncate_then_write, in_three_chunks, editor_rename, as_vim_does, backup_then_create,
+    delete_then_create, fifty_times, sed, through_a_link,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("save", SAVES, ids=lambda save: save.__name__)
@@ -120,6 +151,58 @@ async def test_a_link_to_the_file_is_followed(site, tmp_path_factory):
         await asyncio.wait([task])
 
 
+async def test_a_save_of_the_same_size_and_time_is_seen(site):
+    site.script("m")
+    async with serving(site, {"m": {}, "one": {"source": "fake:m.yaml"}}) as live:
+        stat = site.file.stat()
+        text = site.text({"m": {}, "two": {"source": "fake:m.yaml"}})
+        site.file.write_text(text)
+        os.utime(site.file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        assert site.file.stat().st_size == stat.st_size
+        await live.applied(2)
+        assert "two" in live.running.deployment.models
+
+
+async def test_fifty_saves_in_a_second_are_few_generations_and_the_last_one_runs(site):
+    site.script("m")
+    async with serving(site, {"m": {}}) as live:
+        for number in range(50):
+            site.file.write_text(site.text({"m": {}, f"m{number}": {"source": "fake:m.yaml"}}))
+            await asyncio.sleep(0.02)
+        await live.until(lambda: "m49" in live.running.deployment.models)
+        assert live.running.generation <= 4
+
+
+async def test_an_include_that_appears_changes_and_goes_is_followed(site):
+    site.script("m")
+    (site.directory / "conf.d").mkdir()
+    more = site.directory / "conf.d" / "more.yaml"
+    async with serving(site, {"m": {}}, include=["conf.d/*.yaml"]) as live:
+        more.write_text("models: {one: {source: 'fake:../m.yaml'}}\n")
+        await live.until(lambda: "one" in live.running.deployment.models)
+        more.write_text("models: {two: {source: 'fake:../m.yaml'}}\n")
+        await live.until(lambda: "two" in live.running.deployment.models)
+        more.write_text("models: {two: {sorce: 'fake:../m.yaml'}}\n")
+        await live.until(lambda: live.reloader.last.status == "rejected")
+        assert "two" in live.running.deployment.models
+        more.unlink()
+        await live.until(lambda: set(live.running.deployment.models) == {"m"})
+        assert live.running.generation == 4
+
+
+async def test_what_a_refused_file_names_is_watched_too(site):
+    site.script("m")
+    async with serving(site, {"m": {}}) as live:
+        more = site.directory / "more.yaml"
+        more.write_text("models: {new: {sorce: 'fake:m.yaml'}}\n")
+        site.file.write_text(site.text({"m": {}}, include=["more.yaml"]))
+        await live.until(lambda: live.reloader.last.status == "rejected")
+        more.write_text("models: {new: {source: 'fake:m.yaml'}}\n")
+        await live.applied(2)
+        assert "new" in live.running.deployment.models
+        assert live.reloader.matches
+
+
 BROKEN = "version: 1\nmodels:\n  m: {source: 'fake:m.yaml', idel_unload: 2h}\n"
 
 
@@ -148,6 +231,90 @@ async def test_a_broken_save_keeps_the_old_deployment_and_says_why_once(site, br
         assert says in shown
         site.file.write_text(site.text({"m": {}, "new": {"source": "fake:m.yaml"}}))
         await live.until(lambda: live.reloader.last.status == "applied")
+
+
+async def test_the_old_text_coming_back_after_a_broken_save_is_no_new_generation(site):
+    site.script("m")
+    async with serving(site, {"m": {}}) as live:
+        good = site.file.read_text()
+        site.file.write_text(BROKEN)
+        await live.until(lambda: live.reloader.last.status == "rejected")
+        assert not live.reloader.matches
+        site.file.write_text(good)
+        await live.until(lambda: live.reloader.last.status == "unchanged")
+        assert live.reloader.matches
+        assert live.running.generation == 1
+
+
+async def test_every_generation_is_kept_before_it_runs(site):
+    site.script("m")
+    async with serving(site, {"m": {}}) as live:
+        for number in (2, 3):
+            site.file.write_text(site.text({"m": {}, f"m{number}": {"source": "fake:m.yaml"}}))
+            await live.applied(number)
+            kept = live.journal.newest()
+            assert (kept.number, kept.cause) == (number, "file")
+            assert kept.digest == live.running.deployment.digest
+            assert kept.held == live.running.deployment.sources
+
+
+async def test_a_generation_that_cannot_be_kept_is_served_all_the_same(site):
+    site.script("m")
+    async with serving(site, {"m": {}}) as live:
+        (site.directory / "generations").rmdir()
+        site.file.write_text(site.text({"m": {}, "new": {"source": "fake:m.yaml"}}))
+        await live.applied(2)
+        assert await answer(live.supervisor, live.running.deployment, "new") == "hello"
+
+
+async def test_a_rollback_brings_includes_back_and_stays_until_a_save(site):
+    site.script("m")
+    (site.directory / "conf.d").mkdir()
+    more = site.directory / "conf.d" / "more.yaml"
+    more.write_text("models: {one: {source: 'fake:../m.yaml'}}\n")
+    async with serving(site, {"m": {}}, include=["conf.d/*.yaml"]) as live:
+        await live.reloader.reload()
+        (site.directory / "conf.d" / "other.yaml").write_text("models: {two: {source: 'fake:../m.yaml'}}\n")
+        await live.applied(2)
+        more.unlink()
+        await live.applied(3)
+        assert set(live.running.deployment.models) == {"m", "two"}
+        outcome = await live.reloader.rollback(2)
+        assert (outcome.status, outcome.generation) == ("applied", 4)
+        assert set(live.running.deployment.models) == {"m", "one", "two"}
+        assert not live.reloader.matches
+        assert (await live.reloader.rollback(3)).status == "applied"
+        assert live.reloader.matches, "that is what the files say"
+        await live.reloader.rollback(2)
+        await live.reloader.refresh()
+        assert live.running.generation == 6, "model files that come do not undo it"
+        site.file.write_text(site.file.read_text() + "\n")
+        await live.applied(7)
+        assert set(live.running.deployment.models) == {"m", "two"}
+
+
+async def test_only_the_plan_that_was_made_is_carried_out(site):
+    site.script("m")
+    async with serving(site, {"m": {}}, server={"reload": {"watch": False}}) as live:
+        text = site.text({"m": {}, "new": {"source": "fake:m.yaml"}}, server={"reload": {"watch": False}})
+        assert (await live.reloader.propose(text.encode())).plan
+        site.file.write_text(text)
+        proposal = await live.reloader.propose()
+        site.file.write_text(text + "\n")
+        with pytest.raises(StalePlan):
+            await live.reloader.reload_if(plan=proposal.id)
+        site.file.write_text(text)
+        with pytest.raises(GenerationMoved):
+            await live.reloader.reload_if(base=7, plan=proposal.id)
+        assert (await live.reloader.reload_if(base=1, plan=proposal.id)).status == "applied"
+
+
+async def test_a_document_is_compared_with_its_includes(site):
+    site.script("m")
+    (site.directory / "more.yaml").write_text("models: {one: {source: 'fake:m.yaml'}}\n")
+    async with serving(site, {"m": {}}, include=["more.yaml"]) as live:
+        proposal = await live.reloader.propose(site.file.read_bytes())
+        assert not proposal.plan
 
 
 async def test_a_comment_does_not_make_a_generation(site):
