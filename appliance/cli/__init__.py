@@ -7,6 +7,8 @@ COMMANDS: dict[str, str] = {
     "init": "appliance.cli.init",
     "up": "appliance.cli.up",
     "validate": "appliance.cli.validate",
+    "config": "appliance.cli.config",
+    "plan": "appliance.cli.plan",
     "schema": "appliance.cli.schema",
     "pull": "appliance.cli.pull",
     "ps": "appliance.cli.ps",
