@@ -14,7 +14,7 @@ from appliance.config.fingerprint import FileFact
 from appliance.config.problem import Place, Problem, at
 
 Contents = Mapping[str, bytes | None]
-"""By absolute path; None where there is nothing to read. A directory's content is the list of the names in it."""
+"""By absolute path; None where there is nothing. A directory's content is the list of the names in it."""
 
 _SECRET = r"""(["']?\s*:\s*)(?!["']?\$\{)("[^"]*"?|'[^']*'?|[^\s,}#][^,}#]*)"""
 _MASKED = re.compile(rf"\b(secret){_SECRET}")
@@ -27,8 +27,8 @@ class Reader:
     """Reads the file at `path` and what it names. Files of `held`, by absolute path, are not looked for on disk;
     `document` is what is read in place of the file at `path`.
 
-    `confidential` are the files that may hold secrets, `bases` the directories of the files read as configuration by
-    the names they are shown under.
+    `confidential` are the files that may hold secrets, `directories` those that were searched, `bases` the directories
+    of the files read as configuration by the names they are shown under.
     """
 
     path: Path
@@ -36,6 +36,7 @@ class Reader:
     held: Mapping[str, bytes]
     document: bytes | None = None
     confidential: set[str] = field(default_factory=set)
+    directories: set[str] = field(default_factory=set)
     contents: dict[str, bytes | None] = field(default_factory=dict)
     bases: dict[str, str] = field(default_factory=dict)
     lines: dict[str, list[str]] = field(default_factory=dict)
@@ -71,14 +72,13 @@ class Reader:
         if not glob.has_magic(found):
             return [found]
         absolute = os.path.abspath(found)
-        if self.held:
-            names = [name for name in self.held if _fits(name, absolute)]
-        else:
-            names = glob.glob(absolute)
-        parents = {_without_magic(absolute), *map(os.path.dirname, names)}
-        for parent in parents:
-            self.contents[parent] = _listing(names, parent) if self.held else _bytes(parent)
-            self.confidential.add(parent)
+        beginning = _without_magic(absolute)
+        # A directory that is held has the files it had then, whatever is in it now.
+        held = beginning in self.held
+        names = [name for name in self.held if _fits(name, absolute)] if held else glob.glob(absolute)
+        for parent in {beginning, *map(os.path.dirname, names)}:
+            self.directories.add(parent)
+            self.contents[parent] = (self.held.get(parent) or None) if held else _bytes(parent)
         return sorted(found if name == absolute else _shown(name, absolute, found) for name in names)
 
     def relative(self, path: str, base: str) -> str:
@@ -103,10 +103,9 @@ class Reader:
         return self.held[path] if path in self.held else Path(path).read_bytes()
 
     def sources(self) -> dict[str, bytes]:
-        """What was read and may be kept."""
-        return {
-            path: data for path, data in self.contents.items() if data is not None and path not in self.confidential
-        }
+        """What was read and may be kept: of directories the names in them."""
+        kept = {path: data for path, data in self.contents.items() if path not in self.confidential}
+        return {path: data or b"" for path, data in kept.items() if data is not None or path in self.directories}
 
     def with_excerpt(self, problem: Problem, secrets: Sequence[Place]) -> Problem:
         """The problem with its source line, in which secrets are covered."""
@@ -177,14 +176,10 @@ def _shown(name: str, absolute: str, shown: str) -> str:
 def _bytes(path: str) -> bytes | None:
     try:
         if os.path.isdir(path):
-            return _listing((os.path.join(path, name) for name in os.listdir(path)), path)
+            return "\n".join(sorted(os.listdir(path))).encode() or None
         return Path(path).read_bytes()
     except OSError:
         return None
-
-
-def _listing(names: Iterable[str], directory: str) -> bytes:
-    return "\n".join(sorted(os.path.basename(name) for name in names if os.path.dirname(name) == directory)).encode()
 
 
 def _fact(name: str, stat: os.stat_result) -> FileFact:

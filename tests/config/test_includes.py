@@ -21,7 +21,7 @@ def test_the_directory_of_a_glob_and_the_files_in_it_belong_to_the_deployment(
     including: Deployment, here: Path
 ) -> None:
     assert set(including.files) == {str(here / name) for name in ("deploy.yaml", "conf.d", "conf.d/a.yaml")}
-    assert set(including.sources) == {str(here / name) for name in ("deploy.yaml", "conf.d/a.yaml")}
+    assert set(including.sources) == set(including.files)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,33 @@ def test_what_was_kept_is_read_again_without_the_disk(including: Deployment, her
     )
     assert again == including
     assert again.digest == including.digest
+
+
+def test_what_was_kept_when_nothing_was_included_includes_nothing(here: Path) -> None:
+    kept = golden.read(TEXT)
+    (here / "conf.d").mkdir()
+    (here / "conf.d/new.yaml").write_text("models: {new: {source: smollm2-135m}}\n")
+    again = load.read(
+        Path("deploy.yaml"),
+        environ=golden.ENVIRON,
+        inspect=golden.inspect,
+        memory_bytes=16 * golden.GIB,
+        held=kept.sources,
+    )
+    assert again == kept
+    assert again.digest == kept.digest
+
+
+def test_another_text_of_the_first_file_includes_what_is_on_disk(including: Deployment, here: Path) -> None:
+    proposed = load.read(
+        Path("deploy.yaml"),
+        environ=golden.ENVIRON,
+        inspect=golden.inspect,
+        memory_bytes=16 * golden.GIB,
+        held={str(here / "deploy.yaml"): (TEXT + "server: {heartbeat: 3s}\n").encode()},
+    )
+    assert proposed.aliases == including.aliases
+    assert proposed.server.heartbeat == 3.0
 
 
 def test_a_rejection_names_the_files_that_were_read(here: Path) -> None:

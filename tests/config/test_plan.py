@@ -8,7 +8,7 @@ import pytest
 from appliance.config import load
 from appliance.config.deployment import ModelSpec
 from appliance.config.diff import APPLY, AddModel, ChangeModel, ChangeSetting, Plan, RemoveModel, apply_class, diff
-from appliance.config.render import render, weigh
+from appliance.config.render import as_data, render, weigh
 from appliance.config.schema import JsonSchema
 from tests.config import golden
 
@@ -79,3 +79,31 @@ def test_actions_say_which_model_and_how_much(here: Path) -> None:
     )
     assert isinstance(setting, ChangeSetting)
     assert (setting.change.path, setting.apply) == ("engine.stall_target", "live")
+
+
+def test_requests_in_flight_are_said_where_they_keep_an_engine_waiting(here: Path) -> None:
+    models = "models: {{a: {{source: 'hf:test/qwen3', dtype: {0}}}, b: {{source: 'hf:test/unknown'}}}}\n"
+    old, new = (golden.read("version: 1\n" + models.format(dtype)) for dtype in ("float16", "float32"))
+    plan, in_flight = diff(old, new), {"a": 1, "b": 2}
+    lines = render(plan, in_flight=in_flight).splitlines()
+    assert "  ~! a: replaced by another engine; 1 request in flight finishes first" in lines
+    assert "  =  b: kept" in lines
+    assert as_data(plan, in_flight=in_flight)["in_flight"] == in_flight
+
+
+@pytest.mark.parametrize(
+    ("loaded", "numbers"),
+    [
+        (None, (0, 0, 0)),
+        ([], (0, 0, 0)),
+        (["small"], (1, 1, 1)),
+        (["five"], (5, 6, 6)),
+        (["small", "five"], (6, 7, 7)),
+    ],
+    ids=["as the file says", "nothing", "one that stays", "one that is replaced", "both"],
+)
+def test_memory_counts_what_is_loaded_now(here: Path, loaded: list[str] | None, numbers: tuple[int, ...]) -> None:
+    models = "models: {{small: {{source: 'hf:test/qwen3'}}, five: {{source: 'hf:test/{0}-gib'}}}}\n"
+    old, new = (golden.read("version: 1\n" + models.format(size)) for size in ("five", "six"))
+    memory = weigh(old, new, _estimate, loaded)
+    assert (memory.before, memory.peak, memory.after) == tuple(number * golden.GIB for number in numbers)
