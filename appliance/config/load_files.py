@@ -27,8 +27,8 @@ class Reader:
     """Reads the file at `path` and what it names. Files of `held`, by absolute path, are not looked for on disk;
     `document` is what is read in place of the file at `path`.
 
-    `confidential` are the files that may hold secrets, `directories` those that were searched, `bases` the directories
-    of the files read as configuration by the names they are shown under.
+    `confidential` are the files that may hold secrets, `directories` those that were searched, `bases` the
+    directories of the files read as configuration by the names they are shown under.
     """
 
     path: Path
