@@ -43,7 +43,7 @@ def _of_running(file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
     """The plan of the appliance that serves the file, made by itself."""
     with failing("plan", as_json):
         answer = AdminClient(file).post("/config", dry_run="1")
-    return answer, "\n".join(answer["changes"]) or "nothing changes"
+    return answer, answer["text"]
 
 
 def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, Any], str]:

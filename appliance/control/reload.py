@@ -137,7 +137,7 @@ class Reloader:
         running = self._running
         base, before = running.generation, running.deployment
         deployment = await beside(self._read, EMPTY, document)
-        return Proposal(deployment, base, await beside(diff, before, deployment))
+        return Proposal(deployment, before, base, await beside(diff, before, deployment))
 
     async def refresh(self) -> None:
         """Look again at what the running deployment's own text says: files of its models may have come."""

@@ -55,9 +55,10 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A deployment that could be applied to generation `base`; `id` names exactly this change."""
+    """A deployment that could be applied to generation `base`, `before`; `id` names exactly this change."""
 
     deployment: Deployment
+    before: Deployment
     base: int
     plan: Plan
 

@@ -12,13 +12,14 @@ import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.config.deployment import ModelSpec
+from appliance.config.render import Estimate
 from appliance.control.beside import beside
 from appliance.control.conditions import missing
 from appliance.control.events import Event, Events
 from appliance.control.journal import Journal, plain
 from appliance.control.observer import Observer
 from appliance.control.reload import Reloader
-from appliance.control.running import Outcome
+from appliance.control.running import Outcome, Proposal
 from appliance.errors import BadRequest, TimedOut, UnknownGeneration, UnknownModel, Unsupported
 from appliance.server import admin_types as types
 from appliance.server.context import Context
@@ -67,7 +68,8 @@ async def propose(request: Request, admin: Admin) -> HTTPResponse:
     if not _wanted(request, "dry_run"):
         raise Unsupported("the deploy file alone is the configuration: ask with dry_run=1, or save the file")
     proposal = await admin.reloader.propose(request.body or None)
-    return _answer(await beside(types.plan, proposal), admin)
+    estimate = await _estimate(admin, proposal)
+    return _answer(await beside(types.plan, proposal, admin.context.supervisor.status(), estimate), admin)
 
 
 async def reload(request: Request, admin: Admin) -> HTTPResponse:
@@ -152,6 +154,14 @@ async def _applied(request: Request, admin: Admin, outcome: Outcome) -> HTTPResp
         await admin.observer.converged(_timeout(request))
         convergence = _convergence(admin)
     return _answer(types.AppliedAnswer(said, convergence), admin)
+
+
+async def _estimate(admin: Admin, proposal: Proposal) -> Estimate:
+    prepared = [await admin.context.supervisor.prepare(d) for d in (proposal.before, proposal.deployment)]
+    demands = [demand for each in prepared for demand in each.demands.values()]
+    known = [demand for demand in demands if demand.place.path is not None or demand.first.source.kind == "fake"]
+    sizes = {demand.first.fingerprint: demand.place.bytes for demand in known}
+    return lambda model: sizes.get(model.fingerprint)
 
 
 def _status(admin: Admin) -> types.StatusAnswer:

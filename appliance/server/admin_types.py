@@ -1,12 +1,17 @@
 """What admin requests and answers hold; the OpenAPI document is made from these types."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from appliance.config.problem import Problem, as_data
+from appliance.config.render import Estimate, render, weigh
+from appliance.config.render import as_data as as_plan
 from appliance.control.conditions import Standing
 from appliance.control.journal import Generation
+from appliance.control.residency import IN_MEMORY
 from appliance.control.running import Outcome, Proposal
 from appliance.control.status import ModelStatus
 
@@ -109,14 +114,41 @@ class ConfigAnswer(Struct, frozen=True):
     resolved: dict[str, Any]
 
 
+class ChangeAnswer(Struct, frozen=True):
+    """One setting: `+` comes, `-` goes, `~` live, `~!` a cache or an engine is rebuilt, `!!` needs a restart."""
+
+    sign: str
+    path: str
+    apply: Literal["live", "cache", "engine", "listener", "process"]
+    before: str | None
+    after: str | None
+
+
+class MemoryAnswer(Struct, frozen=True):
+    """Bytes of all engines; `room` is what they may take, `unknown` models are not counted."""
+
+    before: int
+    peak: int
+    after: int
+    room: int
+    unknown: list[str]
+
+
 class PlanAnswer(Struct, frozen=True):
-    """What a document would change; `id` names exactly this change to exactly this generation."""
+    """What a document would change; `id` names exactly this change to exactly this generation.
+
+    `engines` are names by what becomes of them, `in_flight` running requests by model, `text` says all of it.
+    """
 
     id: str
     generation: int
     digest: str
     empty: bool
-    changes: list[str]
+    changes: list[ChangeAnswer]
+    engines: dict[str, list[str]]
+    in_flight: dict[str, int]
+    memory: MemoryAnswer
+    text: str
     warnings: list[ProblemAnswer]
 
 
@@ -189,11 +221,22 @@ def reload(outcome: Outcome) -> ReloadAnswer:
     return ReloadAnswer(outcome.status, outcome.generation, outcome.time, outcome.message, problems)
 
 
-def plan(proposal: Proposal) -> PlanAnswer:
-    deployment = proposal.deployment
-    warnings = [problem(found) for found in deployment.warnings]
-    lines = str(proposal.plan).splitlines()
-    return PlanAnswer(proposal.id, proposal.base, deployment.digest, not proposal.plan, lines, warnings)
+def plan(proposal: Proposal, models: Sequence[ModelStatus], estimate: Estimate) -> PlanAnswer:
+    """The plan beside what the engines are doing."""
+    loaded = {model.name for model in models if model.state in IN_MEMORY and not model.retired}
+    in_flight = {model.name: model.leases for model in models if model.leases and not model.retired}
+    memory = weigh(proposal.before, proposal.deployment, estimate, loaded)
+    return msgspec.convert(
+        {
+            "id": proposal.id,
+            "generation": proposal.base,
+            "digest": proposal.deployment.digest,
+            **as_plan(proposal.plan, memory, in_flight),
+            "text": render(proposal.plan, memory, in_flight),
+            "warnings": [as_data(found) for found in proposal.deployment.warnings],
+        },
+        PlanAnswer,
+    )
 
 
 def model(status: ModelStatus, standings: tuple[Standing, ...]) -> ModelAnswer:

@@ -113,7 +113,12 @@ def test_a_dry_run_tells_the_plan_and_changes_nothing(admin: Socket, file: Path)
     assert admin.ask("POST", "/config?dry_run=1")["empty"] is True
     plan = admin.ask("POST", "/config?dry_run=1", content=text + ALIAS)
     assert (plan["empty"], plan["generation"]) == (False, 1)
-    assert any("aliases.fast" in change for change in plan["changes"])
+    assert [(change["sign"], change["path"]) for change in plan["changes"]] == [("+", "aliases.fast")]
+    assert plan["text"].startswith("+ aliases.fast")
+    assert plan["memory"]["before"] == 0
+    admin.ask("POST", "/models/demo/load")
+    plan = admin.ask("POST", "/config?dry_run=1", content=text.replace("  demo:", "  other:"))
+    assert plan["memory"]["before"] > 0
     refused = admin.ask("POST", "/config?dry_run=1", 422, content=text + BROKEN)
     assert refused["problems"][0]["path"] == "aliases.fast"
     assert admin.ask("GET", "/status")["generation"] == 1
@@ -242,6 +247,22 @@ def test_events_are_told_as_they_happen(admin: Socket, running: Up, file: Path, 
     assert seen["config.applied"]["generation"] == 2
     assert seen["config.rejected"]["problems"][0]["path"] == "aliases.fast"
     assert {seen[f"engine.{name}"]["model"] for name in ("loading", "ready", "gone")} == {"demo"}
+
+
+def test_a_file_saved_during_a_drain_is_applied(tmp_path: Path) -> None:
+    file = deployment(tmp_path, "drain_timeout: 60s")
+    with Up.start(file) as running:
+        body = chat("endless", stream=True)
+        with httpx.stream("POST", f"{running.url}/v1/chat/completions", json=body, timeout=30) as stream:
+            assert stream.status_code == 200
+            running.signal(signal.SIGTERM)
+            running.wait_for("server.draining")
+            file.write_text(file.read_text() + ALIAS)
+            running.wait_for("config.applied")
+            status = Socket(file).ask("GET", "/status")
+            assert (status["generation"], status["draining"], status["in_flight"]) == (2, True, 1)
+            assert status["not_ready"] == ["the appliance is shutting down"]
+        assert running.exit_code() == 0
 
 
 def test_a_shutdown_ends_it_and_its_streams_of_events(admin: Socket, running: Up, file: Path) -> None:
