@@ -61,24 +61,32 @@ def _tool(place: str, tool: ToolParam, seen: set[str]) -> Tool:
     function = tool.function
     if function is None:
         raise BadRequest(f"`{place}.function` is required", param=f"{place}.function")
-    if not _NAME.fullmatch(function.name):
-        raise BadRequest(
-            f"`{place}.function.name` must be 1 to 128 letters, digits, or _ . : -", param=f"{place}.function.name"
-        )
-    if function.name in seen:
-        raise BadRequest(
-            f"`{place}.function.name`: another tool is called {function.name!r} too", param=f"{place}.function.name"
-        )
-    seen.add(function.name)
+    parameters = checked_schema(f"{place}.function.parameters", function.parameters)
     return Tool(
-        name=function.name,
+        name=checked_name(f"{place}.function.name", function.name, seen),
         description=function.description or "",
-        parameters=_parameters(f"{place}.function.parameters", function.parameters),
+        parameters=parameters,
         strict=bool(function.strict),
     )
 
 
-def _parameters(place: str, schema: dict[str, Any] | None) -> dict[str, Any]:
+def checked_name(place: str, name: str, seen: set[str]) -> str:
+    """A tool's name, which is then among those `seen`. Raises BadRequest."""
+    if not _NAME.fullmatch(name):
+        raise BadRequest(f"`{place}` must be 1 to 128 letters, digits, or _ . : -", param=place)
+    if name in seen:
+        raise BadRequest(f"`{place}`: another tool is called {name!r} too", param=place)
+    seen.add(name)
+    return name
+
+
+def named(name: str) -> ToolChoice:
+    """The choice of one function."""
+    return ToolChoice(type="function", function=_Named(name))
+
+
+def checked_schema(place: str, schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The schema of a tool's arguments. Raises BadRequest naming the place."""
     if not schema:
         return {}
     check_depth(place, schema)

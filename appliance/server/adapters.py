@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from appliance.protocols import openai_chat, openai_completions
+from appliance.protocols import anthropic_messages, openai_chat, openai_completions
 from appliance.protocols.adapter import Decoded, Encoder, Fold
 from appliance.server.context import Context
 
@@ -35,4 +35,5 @@ def _alone(read: Callable[[bytes], Decoded]) -> Callable[[bytes, Context], Decod
 ADAPTERS: dict[str, Adapter] = {
     "/v1/chat/completions": Adapter(_alone(openai_chat.read), "chatcmpl-"),
     "/v1/completions": Adapter(_alone(openai_completions.read), "cmpl-"),
+    "/v1/messages": Adapter(_alone(anthropic_messages.read), "msg_"),
 }

@@ -13,6 +13,7 @@ from appliance import log
 from appliance.server import routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.context import Context
+from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
 from appliance.server.generation import serve
 
@@ -30,7 +31,8 @@ READS: dict[str, Handler] = {
 """Answered to GET and HEAD."""
 
 WRITES: dict[str, Handler] = {
-    path: partial(serve, endpoint=path, adapter=adapter) for path, adapter in ADAPTERS.items()
+    **{path: partial(serve, endpoint=path, adapter=adapter) for path, adapter in ADAPTERS.items()},
+    **{path: partial(answer, endpoint=path, question=question) for path, question in QUESTIONS.items()},
 }
 """Answered to POST; the handler reads the body itself."""
 

@@ -1,19 +1,82 @@
-"""Prompts as their model's tokenizer sees them, asked of its engine."""
+"""Prompts as their model's tokenizer sees them, asked of its engine: counted, tokenized, rendered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sanic import HTTPResponse, Request
 
 from appliance.config.deployment import ModelSpec
+from appliance.config.sampling import decide
 from appliance.control.handle import Counted
+from appliance.errors import Unavailable
+from appliance.protocols import anthropic_messages, openai_chat, tokens
+from appliance.server.body import read_body
 from appliance.server.context import Context
-from appliance.vocab.request import TextPrompt, TokenPrompt
+from appliance.server.edge import json_response
+from appliance.server.submission import chat_prompt, target_of
+from appliance.server.tally import tallied
+from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Prompt
 
+Say = Callable[[GenerateRequest, Counted, int], dict[str, Any]]
+"""The answer, from the question, what the engine counted, and the model's context in tokens."""
 
-async def counted(context: Context, model: ModelSpec, prompt: Prompt, *, detail: bool = False) -> Counted:
-    """How many tokens a prompt has; with `detail` which, and their text. Loads the model where it is not.
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An endpoint about a prompt; with `detail` its answer needs the ids or the text."""
+
+    decode: Callable[[bytes], GenerateRequest]
+    say: Say
+    detail: bool = True
+
+
+_TOKENIZE = Question(
+    tokens.decode_tokenize, lambda asked, counted, context: tokens.tokenized(counted.tokens, context)
+)
+_DETOKENIZE = Question(tokens.decode_detokenize, lambda asked, counted, context: tokens.detokenized(counted.text))
+
+QUESTIONS: dict[str, Question] = {
+    "/tokenize": _TOKENIZE,
+    "/v1/tokenize": _TOKENIZE,
+    "/detokenize": _DETOKENIZE,
+    "/v1/detokenize": _DETOKENIZE,
+    "/v1/chat/completions/render": Question(
+        openai_chat.decode, lambda asked, counted, context: tokens.rendered(asked.model, counted.text, counted.tokens)
+    ),
+    "/v1/messages/count_tokens": Question(
+        anthropic_messages.decode_count, lambda asked, counted, context: {"input_tokens": counted.count}, detail=False
+    ),
+}
+
+
+async def answer(request: Request, context: Context, endpoint: str, question: Question) -> HTTPResponse:
+    """Answer one of them. The model is loaded where it is not. Raises ApplianceError."""
+    with tallied(context, endpoint) as tally:
+        if context.draining:
+            raise Unavailable("the server is shutting down", retry_after=5)
+        body = await read_body(request, context.running.deployment.server)
+        deployment = context.running.deployment
+        asked = question.decode(body)
+        target = target_of(deployment, asked)
+        tally.model = target.model.name
+        decided = decide(deployment, target, asked, seed=0)
+        prompt = asked.prompts[0] if asked.prompts else chat_prompt(target.model, asked, decided)
+        counted, room = await count(context, target.model, prompt, detail=question.detail)
+        tally.status = 200
+        return json_response(msgspec.json.encode(question.say(asked, counted, room)))
+
+
+async def count(context: Context, model: ModelSpec, prompt: Prompt, *, detail: bool) -> tuple[Counted, int]:
+    """What a prompt is in tokens, and the model's context. Loads the model where it is not.
 
     Raises what the template objects to, and what keeps the model from being loaded.
     """
     async with context.supervisor.acquire(model) as lease:
-        return await lease.handle.count(prompt, detail=detail)
+        counted = await lease.handle.count(prompt, detail=detail)
+        return counted, min(model.context, lease.info.context)
 
 
 async def texts_of(
@@ -28,4 +91,5 @@ async def _text(context: Context, model: ModelSpec, prompt: TextPrompt | TokenPr
         case TextPrompt(text=text):
             return text
         case TokenPrompt():
-            return (await counted(context, model, prompt, detail=True)).text
+            counted, _ = await count(context, model, prompt, detail=True)
+            return counted.text

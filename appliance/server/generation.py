@@ -17,10 +17,10 @@ from sanic import HTTPResponse, Request
 
 from appliance import log
 from appliance.config.deployment import Deployment, Target
-from appliance.config.sampling import Decided, decide, find
+from appliance.config.sampling import Decided, decide
 from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.supervisor import Lease
-from appliance.errors import ApplianceError, BadRequest, Cancelled, EngineFault, Unavailable, Unsupported
+from appliance.errors import Cancelled, EngineFault, Unavailable
 from appliance.protocols.adapter import Answer, Decoded
 from appliance.server.adapters import Adapter
 from appliance.server.body import read_body
@@ -29,12 +29,12 @@ from appliance.server.counting import texts_of
 from appliance.server.edge import as_ours, json_response, request_id
 from appliance.server.in_flight import Entry
 from appliance.server.sse import EventStream
-from appliance.server.submission import submission
+from appliance.server.submission import submission, target_of
+from appliance.server.tally import tallied
 from appliance.vocab.event import Event, Finished, Started, ToolCallDelta
 from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Submission
 
-CLIENT_LEFT = 499
 LARGE_BODY = 1 << 20
 """Bytes from which decoding would be felt by other clients' streams."""
 
@@ -67,21 +67,12 @@ class _Run:
 async def serve(request: Request, context: Context, endpoint: str, adapter: Adapter) -> HTTPResponse | None:
     """Answer a request of one of the protocols. Raises ApplianceError while no status has been sent."""
     started = time.perf_counter()
-    model, status = "", 500
-    try:
+    with tallied(context, endpoint) as tally:
         run = await _begin(request, context, endpoint, adapter, started)
-        model = run.model
-        with log.bound(request=request_id(request), model=model):
-            response, status = await (_stream if run.asked.stream else _whole)(request, run)
+        tally.model = run.model
+        with log.bound(request=request_id(request), model=run.model):
+            response, tally.status = await (_stream if run.asked.stream else _whole)(request, run)
             return response
-    except ApplianceError as error:
-        status = error.status
-        raise
-    except asyncio.CancelledError:
-        status = CLIENT_LEFT
-        raise
-    finally:
-        context.counted.requests.add(endpoint, model, str(status))
 
 
 async def _begin(request: Request, context: Context, endpoint: str, adapter: Adapter, started: float) -> _Run:
@@ -103,17 +94,6 @@ async def _begin(request: Request, context: Context, endpoint: str, adapter: Ada
         stream=asked.stream,
     )
     return _Run(context, adapter, deployment, generation, decoded, target, decided, started, entry)
-
-
-def target_of(deployment: Deployment, asked: GenerateRequest) -> Target:
-    """What a request's model stands for. Raises BadRequest for what the model or the deployment refuses."""
-    if asked.ignored and deployment.server.unknown_fields == "reject":
-        name = asked.ignored[0]
-        raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
-    target = find(deployment, asked.model)
-    if asked.tools and target.model.family.tool_dialect == "none":
-        raise Unsupported(f"{target.model.name} has no way to call tools", param="tools")
-    return target
 
 
 async def _stream(request: Request, run: _Run) -> tuple[None, int]:

@@ -1,13 +1,25 @@
-"""What an engine is given for one request: the decided values, and what the model's family says."""
+"""What a request asks of which model, and what its engine is given for it."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from appliance.config.deployment import ModelSpec
-from appliance.config.sampling import Decided
+from appliance.config.deployment import Deployment, ModelSpec, Target
+from appliance.config.sampling import Decided, find
+from appliance.errors import BadRequest, Unsupported
 from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
+
+
+def target_of(deployment: Deployment, asked: GenerateRequest) -> Target:
+    """What a request's model stands for. Raises BadRequest for what the model or the deployment refuses."""
+    if asked.ignored and deployment.server.unknown_fields == "reject":
+        name = asked.ignored[0]
+        raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
+    target = find(deployment, asked.model)
+    if asked.tools and target.model.family.tool_dialect == "none":
+        raise Unsupported(f"{target.model.name} has no way to call tools", param="tools")
+    return target
 
 
 def submission(

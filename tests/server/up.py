@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import anthropic
 import httpx
 import openai
 
@@ -29,15 +30,29 @@ SCRIPTS: dict[str, str] = {
     "endless": "text: 'on and on '\nendless: true\nstep_ms: 5\ncontext: 1000000\n",
     "long": "text: 'a word '\nendless: true\nstep_ms: 20\ncontext: 1000000\n",
     "fussy": "fail_render: forbidden\ncontext: 64\n",
+    "agent": """
+text: 'You said: {last}'
+when:
+  - {contains: it is sunny, text: Take a hat.}
+  - {contains: all cities, text: '<tool_call>{"name": "weather", "arguments": {"city": "Bern"}}</tool_call>
+      <tool_call>{"name": "weather", "arguments": {"city": "Rom"}}</tool_call>'}
+  - {contains: weather in, text: '<think>where?</think>Let me look.
+      <tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>'}
+  - {contains: ponder, text: '<think>hm</think>yes'}
+""",
 }
 """Models every deployment of these tests has, as scripts of the fake engine."""
+
+_MORE = {"agent": ", family: qwen3"}
 
 
 def deployment(directory: Path, server: str = "", listen: str = "127.0.0.1:0", more: str = "") -> Path:
     """Write a deploy file and its scripts; `server` and `more` are YAML, flow style and top level."""
     for name, script in SCRIPTS.items():
         (directory / f"{name}.yaml").write_text(script)
-    models = "".join(f"  {name}: {{source: 'fake:./{name}.yaml', context: 1000k}}\n" for name in SCRIPTS)
+    models = "".join(
+        f"  {name}: {{source: 'fake:./{name}.yaml', context: 1000k{_MORE.get(name, '')}}}\n" for name in SCRIPTS
+    )
     file = directory / "deploy.yaml"
     file.write_text(f"version: 1\nserver: {{listen: {listen}{server and ', ' + server}}}\nmodels:\n{models}{more}")
     return file
@@ -98,12 +113,16 @@ class Up:
         """The official client, without retries."""
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key="any", **{"max_retries": 0, **options})
 
+    def anthropic(self, **options: Any) -> anthropic.Anthropic:
+        """Anthropic's official client, without retries."""
+        return anthropic.Anthropic(base_url=self.url, api_key="any", **{"max_retries": 0, **options})
+
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"{self.url}{path}", timeout=PATIENCE)
 
-    def post(self, body: Any, **options: Any) -> httpx.Response:
+    def post(self, body: Any, path: str = "/v1/chat/completions", **options: Any) -> httpx.Response:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return httpx.post(f"{self.url}/v1/chat/completions", content=content, timeout=PATIENCE, **options)
+        return httpx.post(f"{self.url}{path}", content=content, timeout=PATIENCE, **options)
 
     def metric(self, name: str) -> float:
         """The value of one sample of /metrics; 0 where it was never counted."""

@@ -1,0 +1,176 @@
+"""Anthropic's turns as ours: content blocks become text, calls, results and reasoning."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from appliance.errors import BadRequest, Unsupported
+from appliance.vocab.request import Message, ToolCall
+
+_BILLING = "x-anthropic-billing-header:"
+"""Begins a system block in which one agent counts its requests: it says nothing to a model, and being different
+every time it would keep prompts from sharing a prefix.
+"""
+
+
+class Block(msgspec.Struct):
+    """A content block of any type, with the keys we read."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: "str | list[Block] | None" = None
+    is_error: bool | None = None
+    title: str | None = None
+    source: Any = None
+
+
+class Turn(msgspec.Struct):
+    """A message as clients send it."""
+
+    role: str
+    content: str | list[Block]
+
+
+def to_messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
+    """The turns, consecutive ones of a role joined. Raises BadRequest naming the JSON path, Unsupported for what is
+    not text.
+
+    A system message behind the first turn becomes a marked part of the user's: most templates take none there.
+    """
+    if not turns:
+        raise BadRequest(f"`{name}` must hold at least one message", param=name)
+    messages: list[Message] = []
+    for at, turn in enumerate(turns):
+        if (build := _ROLES.get(turn.role)) is None:
+            raise BadRequest(
+                f"`{name}[{at}].role` must be one of {', '.join(_ROLES)}, got {turn.role[:40]!r}",
+                param=f"{name}[{at}].role",
+            )
+        blocks = [Block(type="text", text=turn.content)] if isinstance(turn.content, str) else turn.content
+        for message in build(f"{name}[{at}].content", blocks, bool(messages)):
+            _append(messages, message)
+    return tuple(messages)
+
+
+def to_system(name: str, system: str | list[Block]) -> str:
+    """The system text. Raises BadRequest, Unsupported."""
+    if isinstance(system, str):
+        return system
+    texts = (_text(f"{name}[{at}]", block) for at, block in enumerate(system))
+    return "\n".join(text for text in texts if not text.startswith(_BILLING))
+
+
+def _append(messages: list[Message], message: Message) -> None:
+    last = messages[-1] if messages else None
+    if last is None or last.role != message.role or message.role == "tool":
+        messages.append(message)
+        return
+    messages[-1] = msgspec.structs.replace(
+        last,
+        content=_joined(last.content, message.content),
+        reasoning=_joined(last.reasoning, message.reasoning),
+        tool_calls=last.tool_calls + message.tool_calls,
+    )
+
+
+def _joined(*texts: str | None) -> str | None:
+    given = [text for text in texts if text is not None]
+    return "\n".join(given) if given else None
+
+
+def _user(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
+    """Results come before what the user says: they belong to the turn before."""
+    texts: list[str] = []
+    results: list[Message] = []
+    for at, block in enumerate(blocks):
+        if block.type == "tool_result":
+            results.append(_result(f"{place}[{at}]", block))
+        else:
+            texts.append(_text(f"{place}[{at}]", block))
+    yield from results
+    if texts or not results:
+        yield Message(role="user", content="\n".join(texts))
+
+
+def _assistant(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    thoughts: list[str] = []
+    for at, block in enumerate(blocks):
+        match block:
+            case Block(type="tool_use"):
+                calls.append(_call(f"{place}[{at}]", block))
+            case Block(type="thinking"):
+                thoughts.append(block.thinking or "")
+            case Block(type="redacted_thinking"):
+                pass
+            case _:
+                texts.append(_text(f"{place}[{at}]", block))
+    content = "\n".join(texts) if texts or not calls else None
+    yield Message(role="assistant", content=content, tool_calls=tuple(calls), reasoning=_joined(*thoughts))
+
+
+def _system(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
+    text = to_system(place, blocks)
+    if late:
+        yield Message(role="user", content=f"<system>\n{text}\n</system>")
+    elif text:
+        yield Message(role="system", content=text)
+
+
+_ROLES: dict[str, Callable[[str, list[Block], bool], Iterator[Message]]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+}
+
+
+def _call(place: str, block: Block) -> ToolCall:
+    if block.id is None or block.name is None:
+        missing = "id" if block.id is None else "name"
+        raise BadRequest(f"`{place}.{missing}` is required", param=f"{place}.{missing}")
+    if not isinstance(block.input, dict | None):
+        raise BadRequest(f"`{place}.input` must be an object", param=f"{place}.input")
+    return ToolCall(id=block.id, name=block.name, arguments=msgspec.json.encode(block.input or {}).decode())
+
+
+def _result(place: str, block: Block) -> Message:
+    if block.tool_use_id is None:
+        raise BadRequest(f"`{place}.tool_use_id` is required", param=f"{place}.tool_use_id")
+    content = _content(f"{place}.content", block.content)
+    if block.is_error:
+        content = f"Error: {content}"
+    return Message(role="tool", content=content, tool_call_id=block.tool_use_id)
+
+
+def _content(place: str, content: str | list[Block] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(_text(f"{place}[{at}]", block) for at, block in enumerate(content))
+
+
+def _text(place: str, block: Block) -> str:
+    match block:
+        case Block(type="text", text=str(text)):
+            return text
+        case Block(type="text"):
+            raise BadRequest(f"`{place}.text` is required", param=f"{place}.text")
+        case Block(type="document", source={"type": "text", "data": str(text)}):
+            return _joined(block.title, text) or ""
+        case Block(type="search_result"):
+            return _joined(block.title, _content(f"{place}.content", block.content)) or ""
+        case Block(type="tool_reference", name=str(name)):
+            return name
+        case Block(type=kind) if kind in _OTHER_MEDIA:
+            raise Unsupported(f"`{place}` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=place)
+        case _:
+            raise BadRequest(f"`{place}.type` cannot be {block.type[:40]!r} here", param=f"{place}.type")
+
+
+_OTHER_MEDIA = {"image": "an image", "document": "a document that is not plain text", "audio": "audio"}

@@ -1,0 +1,132 @@
+"""`POST /v1/messages`: what a body asks for, one table row per field."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from appliance.errors import Unsupported
+from appliance.protocols.adapter import Decoded
+from appliance.protocols.anthropic_blocks import Block, Turn, to_messages, to_system
+from appliance.protocols.anthropic_stream import MessageStream
+from appliance.protocols.anthropic_tools import Choice, ToolParam, Tools, choice, to_tools
+from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
+from appliance.protocols.openai_tools import chosen
+from appliance.protocols.sampling import (
+    EXTENSIONS,
+    Effort,
+    common,
+    flag,
+    fraction,
+    model_name,
+    patch,
+    positive,
+    stop_list,
+    template,
+)
+from appliance.vocab.request import GenerateRequest, Message
+
+
+class _Thinking(msgspec.Struct):
+    type: str
+
+
+class _Format(msgspec.Struct):
+    type: str
+
+
+class _OutputConfig(msgspec.Struct):
+    effort: Effort | None = None
+    format: _Format | None = None
+
+
+def _format(name: str, config: _OutputConfig) -> _OutputConfig:
+    if config.format is not None:
+        raise Unsupported(
+            f"`{name}.format` is not supported: constrained output is not available in this version",
+            param=f"{name}.format",
+        )
+    return config
+
+
+FIELDS: dict[str, Reader] = {
+    "model": model_name,
+    "messages": typed(list[Turn], "a list of messages", to_messages),
+    "system": typed(str | list[Block], "a string or a list of text blocks", to_system),
+    "max_tokens": positive,
+    "stop_sequences": stop_list,
+    "temperature": fraction,
+    "top_p": fraction,
+    **EXTENSIONS,
+    "tools": typed(list[ToolParam], "a list of tools", to_tools),
+    "tool_choice": typed(Choice, "an object with a type"),
+    "thinking": typed(_Thinking, "an object with a type"),
+    "output_config": typed(_OutputConfig, "an object", _format),
+    "stream": flag,
+    # asking for these changes no answer of ours
+    "betas": ignored,
+    "cache_control": ignored,
+    "container": ignored,
+    "context_management": ignored,
+    "diagnostics": ignored,
+    "inference_geo": ignored,
+    "metadata": ignored,
+    "service_tier": ignored,
+    "speed": ignored,
+    "user_profile_id": ignored,
+    "workspace_id": ignored,
+    # asking for these would
+    "mcp_servers": refused("this server calls no others", unless=([],)),
+    "output_format": refused("constrained output is not available in this version"),
+}
+"""Every field we know, and how it is read. A field that is not here is listed in `GenerateRequest.ignored`."""
+
+
+def decode(body: bytes, required: Iterable[str] = ("model", "max_tokens", "messages")) -> GenerateRequest:
+    """What the body asks for. Raises BadRequest (400) naming the field, Unsupported for one we cannot honour.
+
+    A last turn of the assistant's own words is continued.
+    """
+    given, unknown = read_fields(body, FIELDS, required)
+    tools: Tools = given.get("tools", Tools())
+    wanted: Choice | None = given.get("tool_choice")
+    messages = _messages(given)
+    return GenerateRequest(
+        **common(given),
+        messages=messages,
+        tools=chosen(tools.shown, choice(wanted)),
+        sampling=patch(given, stop=given.get("stop_sequences")),
+        template=template(given, **_thinking(given)),
+        continue_final=messages[-1].role == "assistant" and not messages[-1].tool_calls,
+        parallel_calls=not (wanted and wanted.disable_parallel_tool_use),
+        ignored=(*unknown, *tools.left_out),
+    )
+
+
+def decode_count(body: bytes) -> GenerateRequest:
+    """The same without an answer: what `count_tokens` is asked."""
+    return decode(body, ("model", "messages"))
+
+
+def read(body: bytes) -> Decoded:
+    """The request, and its answer's two forms."""
+    return Decoded(decode(body), MessageStream, MessageStream)
+
+
+def _messages(given: dict[str, Any]) -> tuple[Message, ...]:
+    messages: tuple[Message, ...] = given["messages"]
+    if not (system := given.get("system")):
+        return messages
+    if messages[0].role == "system":
+        return (Message(role="system", content=f"{system}\n{messages[0].content}"), *messages[1:])
+    return (Message(role="system", content=system), *messages)
+
+
+def _thinking(given: dict[str, Any]) -> dict[str, Any]:
+    """The template's switches, where the client turned them; a budget is not kept."""
+    thinking: _Thinking | None = given.get("thinking")
+    config: _OutputConfig | None = given.get("output_config")
+    return {
+        "enable_thinking": None if thinking is None else thinking.type != "disabled",
+        "reasoning_effort": None if config is None else config.effort,
+    }
