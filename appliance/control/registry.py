@@ -145,9 +145,9 @@ def on_forgive(state: Registry, now: float) -> Transition:
 
 
 def on_unload(state: Registry, fingerprint: str, now: float) -> Transition:
-    """Somebody wants the memory back: an engine without a lease stops, and is loaded again when a request comes."""
+    """Somebody wants the memory back: an engine nobody uses stops, and is loaded again when a request comes."""
     engine = state.engines.get(fingerprint)
-    if engine is None or engine.leases or engine.stopping or engine.state not in IN_MEMORY:
+    if engine is None or engine.leases or engine.waiters or engine.stopping or engine.state not in IN_MEMORY:
         return state, []
     return _settle(_put(state, replace(_stopped(engine), wanted=False)), [Stop(engine.number)], now)
 

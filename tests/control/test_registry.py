@@ -85,6 +85,23 @@ def test_a_startup_model_is_loaded_without_a_request():
     assert machine.apply(want(startup=True)) == [Spawn("f-m", 1)]
 
 
+def test_an_unused_engine_is_unloaded_when_asked_and_comes_back_with_a_request():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    assert machine(registry.on_unload, "f-m") == [Stop(1)]
+    assert machine(registry.on_unload, "f-m") == []
+    assert machine(registry.on_acquire, 2, "m") == []
+    assert machine(registry.on_gone, 1, None) == [Spawn("f-m", 2)]
+
+
+def test_an_engine_in_use_is_not_unloaded():
+    machine = Machine(want())
+    machine(registry.on_acquire, 1, "m")
+    assert machine(registry.on_unload, "f-m") == []
+    machine(registry.on_ready, 1)
+    assert machine(registry.on_unload, "f-m") == []
+
+
 # ---- idle
 def test_the_idle_clock_runs_from_the_end_of_the_last_lease():
     machine = Machine(want(idle_unload=10))

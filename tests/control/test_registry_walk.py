@@ -149,10 +149,26 @@ class Walk:
             failed = self.random.random() < 0.3
             self.happen(registry.on_fetched, fingerprint, SourceError("no", permanent=False) if failed else None)
 
+    def unload(self):
+        if self.state.engines:
+            self.happen(registry.on_unload, self.random.choice(sorted(self.state.engines)))
+
     def tick(self):
         self.happen(registry.on_tick)
 
-    STEPS = {acquire: 8, release: 6, ready: 6, end: 6, tick: 4, leave: 1, fail: 1, die: 1, fetched: 2, apply: 1}
+    STEPS = {
+        acquire: 8,
+        release: 6,
+        ready: 6,
+        end: 6,
+        tick: 4,
+        leave: 1,
+        fail: 1,
+        die: 1,
+        fetched: 2,
+        apply: 1,
+        unload: 1,
+    }
 
     def step(self):
         [event] = self.random.choices(list(self.STEPS), list(self.STEPS.values()))

@@ -39,6 +39,7 @@ class Clients:
 
     url: str
     told: list[tuple[int, int]] = field(default_factory=list)
+    compared: int = 0
     over: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -58,6 +59,7 @@ class Clients:
         while not self.over:
             said, _ = await self.stream(client, asked)
             assert said == expected
+            self.compared += 1
 
     async def stream(self, client: httpx.AsyncClient, asked: dict) -> tuple[str, int]:
         parts = []
@@ -112,6 +114,7 @@ async def reload_under_streams(directory: Path, reloads: int, fakes: int, real: 
             clients.over = True
         assert {numbers[generation] == number for generation, number in clients.told} == {True}
         assert len({generation for generation, _ in clients.told}) > reloads // 3
+        assert clients.compared >= (4 if real else 0)
         for _ in range(100):
             if running.metric("appliance_generations_running") == 0 and descriptors(pid) <= before[0]:
                 break
