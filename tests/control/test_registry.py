@@ -88,6 +88,7 @@ def test_a_startup_model_is_loaded_without_a_request():
 def test_an_unused_engine_is_unloaded_when_asked_and_comes_back_with_a_request():
     machine = Machine(want())
     machine.loaded("f-m")
+    machine(registry.on_release, 1)
     assert machine(registry.on_unload, "f-m") == [Stop(1)]
     assert machine(registry.on_unload, "f-m") == []
     assert machine(registry.on_acquire, 2, "m") == []
