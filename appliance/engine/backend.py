@@ -1,6 +1,6 @@
 """What the step loop needs from whatever runs the model: plain data in, sampled tokens out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -109,10 +109,20 @@ class Opening:
     constraint: Constraint | None = None
 
 
-class Tokenizer(Protocol):
+class TokenBytes(Protocol):
+    """Ids to bytes."""
+
+    def raw(self, token: int) -> bytes:
+        """The bytes a token adds to the text; empty for special tokens."""
+        ...
+
+
+class Tokenizer(TokenBytes, Protocol):
     """Text to ids and ids to bytes. Called from preparation threads: must be thread-safe and touch no device."""
 
     eos_ids: frozenset[int]
+    specials: Mapping[int, str]
+    """The text of special tokens, by id: `raw` gives none."""
 
     def render(self, prompt: ChatPrompt) -> list[int]:
         """Raises TemplateFailed with the template's own message."""
@@ -124,10 +134,6 @@ class Tokenizer(Protocol):
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of these ids, special tokens written out."""
-        ...
-
-    def raw(self, token: int) -> bytes:
-        """The bytes a token adds to the text; empty for special tokens."""
         ...
 
     def id_of(self, text: str) -> int | None:

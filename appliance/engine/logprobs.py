@@ -6,7 +6,7 @@ A token none of whose text is delivered (markup, a matched stop string) has no p
 from collections import deque
 from dataclasses import dataclass
 
-from appliance.engine.backend import Sampled, Tokenizer
+from appliance.engine.backend import Sampled, TokenBytes
 from appliance.text.channels import Piece
 from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, TokenLogprob, ToolCallDelta, TopToken
 
@@ -22,7 +22,7 @@ class _Waiting:
 class LogprobPlacer:
     """Tokens in with their place in the text, pieces in, deltas with log-probabilities out."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: TokenBytes) -> None:
         self._tokenizer = tokenizer
         self._waiting: deque[_Waiting] = deque()
 

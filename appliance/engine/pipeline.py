@@ -8,7 +8,7 @@ import codecs
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from appliance.engine.backend import Sampled, Tokenizer
+from appliance.engine.backend import Sampled, TokenBytes
 from appliance.engine.logprobs import LogprobPlacer
 from appliance.text.channels import Channels, Piece
 from appliance.vocab.event import Event, Finished, FinishReason, TextDelta, Usage
@@ -35,7 +35,7 @@ class Pipeline:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: TokenBytes,
         limits: Limits,
         *,
         prompt_tokens: int,
@@ -111,7 +111,8 @@ class Pipeline:
         if self._channels is None:
             pieces = [Piece(start, self._chars, TextDelta(text))] if text else []
             return self._placed(pieces, self._chars) + self._finished(reason)
-        pieces = self._channels.pieces(text, stops=stops) + self._channels.closing_pieces(stops=stops)
+        pieces = self._channels.pieces(text, stops=stops)
+        pieces += self._channels.closing_pieces(stops=stops, cut=reason == "length")
         events = self._placed(pieces, self._chars)
         return events + self._finished("stop" if self._channels.stopped is not None else reason)
 
@@ -121,4 +122,5 @@ class Pipeline:
         if reason == "stop" and self._channels is not None and self._channels.calls:
             reason = "tool_calls"
         usage = Usage(self.prompt_tokens, self._generated, self.cached_tokens, self._reasoning)
-        return [Finished(reason, usage, stop)]
+        warnings = tuple(self._channels.warnings.items()) if self._channels is not None else ()
+        return [Finished(reason, usage, stop, warnings)]

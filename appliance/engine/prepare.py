@@ -13,21 +13,24 @@ from appliance.engine.backend import Tokenizer
 from appliance.engine.constraint import Grammars
 from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
+from appliance.engine.revealed import reveal
 from appliance.engine.sequence import Sequence
 from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
 from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
+from appliance.text.dialects.format import ToolFormat
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.vocab.event import Event, Failed, Finished, Started, Usage
-from appliance.vocab.request import TextPrompt, TokenPrompt
+from appliance.vocab.request import TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, Prompt, Submission
 from appliance.wire.frames import Count, Counted, Events, SequenceEvents
 
 Row = TypeVar("Row")
 
-_TAIL_TOKENS = 16
+_TAIL_TOKENS = 32
+"""How much of a prompt's end is looked at for tags that are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,12 @@ class Preparer:
                 param="messages" if isinstance(submission.prompt, ChatPrompt) else "prompt",
             )
         ends = self._ends(submission)
+        thinking, tools = _dialects(submission)
         pipeline = Pipeline(
-            self.tokenizer,
+            reveal(self.tokenizer, (*thinking.markers, *tools.tags)),
             Limits(ends, room, sampling.min_tokens),
             prompt_tokens=len(prompt),
-            channels=self._channels(submission, prompt),
+            channels=self._channels(submission, prompt, thinking, tools),
             logprobs=sampling.logprobs is not None,
         )
         return Sequence(
@@ -105,37 +109,41 @@ class Preparer:
         named = (self.tokenizer.id_of(text) for text in submission.stop_tokens)
         return asked | self.tokenizer.eos_ids | {id for id in named if id is not None}
 
-    def _channels(self, submission: Submission, prompt: list[int]) -> Channels | None:
+    def _channels(
+        self, submission: Submission, prompt: list[int], thinking: Reasoning, tools: ToolFormat
+    ) -> Channels | None:
         """None where all text is the answer."""
-        thinking = _known("reasoning_dialect", submission.reasoning_dialect, reasoning.find, NO_REASONING)
-        tools = _known("tool_dialect", submission.tool_dialect, dialects.find, NO_TOOLS)
-        declared = (
-            [tool.name for tool in submission.prompt.tools] if isinstance(submission.prompt, ChatPrompt) else []
-        )
-        if not declared:
-            tools = NO_TOOLS
-        if not submission.sampling.stop and not thinking.open and not tools.open:
+        if not submission.sampling.stop and thinking is NO_REASONING and tools is NO_TOOLS:
             return None
         return Channels(
             stops=submission.sampling.stop,
             reasoning=thinking,
             tools=tools,
-            declared=declared,
+            declared={tool.name: tool.parameters for tool in _tools(submission)},
             new_id=_call_id,
-            inside=self._opened(thinking, prompt),
+            prompt=self.tokenizer.text(prompt[-_TAIL_TOKENS:]),
+            inside=_continues_reasoning(submission, thinking),
         )
 
-    def _opened(self, thinking: Reasoning, prompt: list[int]) -> bool:
-        """Whether the prompt ends with the tag that opens the reasoning, white space aside."""
-        if not thinking.open:
-            return False
-        tag = self.tokenizer.id_of(thinking.open)
-        text = ""
-        for token in reversed(prompt[-_TAIL_TOKENS:]):
-            if token == tag:
-                return not text.strip()
-            text = self.tokenizer.raw(token).decode("utf-8", "replace") + text
-        return text.rstrip().endswith(thinking.open)
+
+def _dialects(submission: Submission) -> tuple[Reasoning, ToolFormat]:
+    thinking = _known("reasoning_dialect", submission.reasoning_dialect, reasoning.find, NO_REASONING)
+    tools = _known("tool_dialect", submission.tool_dialect, dialects.find, NO_TOOLS)
+    return thinking, tools if _tools(submission) or tools.frames else NO_TOOLS
+
+
+def _tools(submission: Submission) -> tuple[Tool, ...]:
+    return submission.prompt.tools if isinstance(submission.prompt, ChatPrompt) else ()
+
+
+def _continues_reasoning(submission: Submission, thinking: Reasoning) -> bool:
+    """Whether the message that the answer continues ends inside its reasoning."""
+    prompt = submission.prompt
+    if not isinstance(prompt, ChatPrompt) or not prompt.continue_final:
+        return False
+    text = prompt.messages[-1].content or ""
+    opened = max((text.rfind(tag) for tag in thinking.open), default=-1)
+    return opened > max((text.rfind(tag) for tag in thinking.close), default=-1)
 
 
 def run_preparation(preparer: Preparer, link: Link) -> NoReturn:

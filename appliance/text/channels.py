@@ -4,19 +4,24 @@ Stop strings end the answer only: inside reasoning and tool calls they are ordin
 reasoning, calls and answer belongs to none of them and is dropped.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
-from appliance.text.dialects.format import ToolFormat
+from appliance.text.dialects.format import Opener, ToolFormat, Where
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
+from appliance.text.reader import Cut, Landing, NotACall, OpenCall, Reader, Schema, Steps
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.text.scanner import Scanner
+from appliance.text.surroundings import Surroundings
 from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
 _HELD_SPACE = 8
 """So much white space waits for whether a tag follows: constant memory against a model that writes only that."""
+_WARNINGS = 16
+"""So many different warnings are kept."""
 
 
 class Piece(NamedTuple):
@@ -28,19 +33,26 @@ class Piece(NamedTuple):
 
 
 class _Mode(Enum):
-    OPENING = auto()
-    """Nothing but white space has come: the only place where reasoning may open."""
+    START = auto()
+    """Nothing but white space has come: here reasoning may open."""
+    FRESH = auto()
+    """Nothing but white space since the reasoning or a call: here the answer's wrapper may open."""
     ANSWER = auto()
     REASONING = auto()
     CALL = auto()
 
 
+_LATER = {Where.ANYWHERE: "", Where.LINE: "\n"}
+"""What stands before an opener behind other text."""
+
+
 class Channels:
     """One answer. Feed text in any split: the deltas fold to the same.
 
-    `declared` are the tools that may be called (others are content), `new_id` makes the id of a call,
-    `inside` says that the prompt already opened the reasoning. After a stop string `stopped` is set and
-    everything later is ignored.
+    `declared` are the tools that may be called with the schemas of their parameters (calls of others are content),
+    `new_id` makes the id of a call, `prompt` is how the prompt ends, special tokens included. The arguments of calls
+    that a grammar has `constrained` are given out as they arrive, others when the call is whole. After a stop string
+    `stopped` is set and everything later is ignored. `warnings` counts what looked like a call and became content.
     """
 
     def __init__(
@@ -49,32 +61,61 @@ class Channels:
         stops: Iterable[str] = (),
         reasoning: Reasoning = NO_REASONING,
         tools: ToolFormat = NO_TOOLS,
-        declared: Iterable[str] = (),
+        declared: Mapping[str, Schema] | None = None,
         new_id: Callable[[], str],
+        prompt: str = "",
         inside: bool = False,
+        constrained: bool = False,
     ) -> None:
+        """`inside` says that the prompt ends inside the reasoning, where its end alone does not show it."""
         self.stopped: str | None = None
         self.calls = 0
         self.resolved = 0
         """Characters whose channel is decided."""
+        self.warnings: Counter[str] = Counter()
         self._stops = frozenset(stops)
-        self._reasoning, self._tools = reasoning, tools
-        self._declared = frozenset(declared)
+        self._reasoning = reasoning
+        self._format = tools if reasoning.frames is None else reasoning.frames
+        self._declared = {} if declared is None or tools is NO_TOOLS else declared
         self._new_id = new_id
-        self._scanners = {
-            _Mode.OPENING: Scanner((*self._stops, reasoning.open, tools.open)),
-            _Mode.ANSWER: Scanner((*self._stops, tools.open)),
-            _Mode.REASONING: Scanner((reasoning.close, reasoning.open)),
-            _Mode.CALL: Scanner((tools.close,)),
-        }
-        self._mode = _Mode.OPENING if reasoning.open else _Mode.ANSWER
+        self._constrained = constrained
+        self._openers = {opener.text: opener for opener in self._format.openers}
+        self._later = {_LATER[opener.where] + opener.text: opener for opener in self._format.openers}
+        self._scanners = self._scanners_by_mode()
+        self._surroundings = Surroundings()
+        self._marked = bool(self._openers or reasoning.open or reasoning.wraps)
+        self._mode = self._before = _Mode.START if self._marked else _Mode.ANSWER
+        self._wrapped: str | None = None
         self._space = ""
         self._skipping = False
         self._reasoned = False
-        self._call: list[str] = []
         self._out: list[Piece] = []
-        if reasoning.open and (inside or reasoning.implied):
+        self._reader = Reader("", {})
+        self._steps: Steps[Landing | None] = self._format.read(self._reader)
+        self._begin(prompt, inside)
+
+    def _scanners_by_mode(self) -> dict[_Mode, Scanner]:
+        reasoning = self._reasoning
+        begins, ends = [begin for begin, _ in reasoning.wraps], [end for _, end in reasoning.wraps]
+        again = reasoning.open if reasoning.again else ()
+        blank = (*self._stops, *self._openers, *begins)
+        return {
+            _Mode.START: Scanner((*blank, *reasoning.open)),
+            _Mode.FRESH: Scanner((*blank, *ends, *again)),
+            _Mode.ANSWER: Scanner((*self._stops, *self._later, *ends, *again)),
+            _Mode.REASONING: Scanner(
+                (*reasoning.close, *reasoning.open, *(self._openers if self._format.frames else ()))
+            ),
+        }
+
+    def _begin(self, prompt: str, inside: bool) -> None:
+        start = self._format.start
+        if inside or self._reasoning.opened(prompt):
             self._enter(_Mode.REASONING)
+        elif start and prompt.endswith(start):
+            self._open(Reader(start, self._declared, prompted=True))
+        elif self._reasoning.closed(prompt):
+            self._enter(_Mode.FRESH)
 
     @property
     def reasoning(self) -> bool:
@@ -85,35 +126,47 @@ class Channels:
         """What the text so far decides; with `stops` false a stop string that ends here is ordinary text."""
         return [piece.delta for piece in self.pieces(text, stops=stops)]
 
-    def close(self) -> list[Delta]:
-        """The text is over: decide all that was held. A call that lacks only its closing tag counts."""
-        return [piece.delta for piece in self.closing_pieces()]
+    def close(self, *, cut: bool = False) -> list[Delta]:
+        """The text is over: decide all that was held. A call that has begun and is not whole is given out as far as
+        it came where the text was `cut` off, else it is content.
+        """
+        return [piece.delta for piece in self.closing_pieces(cut=cut)]
 
     def pieces(self, text: str, *, stops: bool = True) -> list[Piece]:
         """As `feed`, with the place of each delta in the text."""
         while self.stopped is None and (text := self._skip(text)):
+            if self._mode is _Mode.CALL:
+                self._reader.window += text
+                text = self._read_on()
+                continue
             mode = self._mode
             literal, match, rest = self._scanners[mode].scan(text)
             self._literal(literal)
             text = self._next(mode, match, rest, stops)
         return self._taken()
 
-    def closing_pieces(self, *, stops: bool = True) -> list[Piece]:
+    def closing_pieces(self, *, stops: bool = True, cut: bool = False) -> list[Piece]:
         """As `close`, with the place of each delta in the text."""
         out: list[Piece] = []
         while self.stopped is None:
             mode = self._mode
-            literal, match, rest = self._scanners[mode].close()
-            if not literal and match is None:
-                break
-            self._literal(literal)
-            out += self.pieces(self._next(mode, match, rest, stops), stops=stops)
-        self._end()
+            if mode is _Mode.CALL:
+                self._reader.closed = True
+                rest = self._read_on(cut=cut)
+            else:
+                literal, match, rest = self._scanners[mode].close()
+                if not literal and match is None:
+                    break
+                self._literal(literal)
+                rest = self._next(mode, match, rest, stops)
+            out += self.pieces(rest, stops=stops)
+        if self._mode is not _Mode.REASONING:
+            self._release()
         return out + self._taken()
 
     def _next(self, mode: _Mode, match: str | None, rest: str, stops: bool) -> str:
         """Act on what a scan found; the text to read on with."""
-        if self._mode is not mode:  # the literal ended the opening: what follows is read again, as answer
+        if self._mode is not mode:  # the literal ended the blank: what follows is read again, as answer
             return (match if match is not None else self._scanners[mode].take()) + rest
         if match is not None:
             self._match(match, stops)
@@ -131,63 +184,151 @@ class Channels:
         if not text:
             return
         self.resolved += len(text)
-        match self._mode:
-            case _Mode.CALL:
-                self._call.append(text)
-            case _Mode.REASONING:
-                self._emit(ReasoningDelta, text, hold_space=True)
-            case _Mode.OPENING if text.isspace():
-                self._emit(TextDelta, text, hold_space=True)
-            case _:
-                self._mode = _Mode.ANSWER
-                self._emit(TextDelta, text, hold_space=bool(self._tools.open))
+        if self._mode is _Mode.REASONING:
+            self._emit(ReasoningDelta, text, hold_space=True)
+            return
+        self._surroundings.feed(text)
+        if self._mode is not _Mode.ANSWER and not text.isspace():
+            self._mode = _Mode.ANSWER
+        self._emit(TextDelta, text, hold_space=self._marked)
+
+    # --- tags
 
     def _match(self, tag: str, stops: bool) -> None:
-        match self._mode:
-            case _Mode.CALL:
-                self.resolved += len(tag)
-                self._end_call(tag)
-            case _Mode.REASONING if tag == self._reasoning.close:
-                self.resolved += len(tag)
-                self._enter(_Mode.ANSWER)
-            case _Mode.REASONING if not self._reasoned:
-                self.resolved += len(tag)  # the model repeats the tag its prompt ended with
-                self._enter(_Mode.REASONING)
-            case _Mode.ANSWER | _Mode.OPENING if tag in self._stops:
-                if stops:
-                    self._release()
-                    self.resolved += len(tag)
-                    self.stopped = tag
-                else:
-                    self._literal(tag)
-            case _Mode.OPENING if tag == self._reasoning.open:
-                self.resolved += len(tag)
-                self._enter(_Mode.REASONING)
-            case _Mode.ANSWER | _Mode.OPENING:
-                self.resolved += len(tag)
-                self._mode = _Mode.CALL
-            case _:
-                self._literal(tag)
+        if self._mode is _Mode.REASONING:
+            self._match_in_reasoning(tag)
+        elif tag in self._stops:
+            self._stop(tag, stops)
+        elif tag == self._wrapped:
+            self._drop(tag, _Mode.FRESH)
+            self._wrapped = None
+        elif tag in self._reasoning.open and not self._surroundings.quoted:
+            self._drop(tag, _Mode.REASONING)
+        elif self._mode is not _Mode.ANSWER and (end := dict(self._reasoning.wraps).get(tag)) is not None:
+            self._drop(tag, _Mode.FRESH)
+            self._wrapped = end
+        else:
+            self._match_opener(tag)
+
+    def _match_in_reasoning(self, tag: str) -> None:
+        if tag in self._reasoning.close:
+            self._drop(tag, _Mode.FRESH)
+        elif tag in self._reasoning.open and not self._reasoned:
+            self._drop(tag, _Mode.REASONING)  # the model repeats the tag its prompt ended with
+        elif tag in self._openers:
+            self._open(Reader(tag, self._declared))
+        else:
+            self._literal(tag)
+
+    def _match_opener(self, tag: str) -> None:
+        opener = self._openers.get(tag) or self._later.get(tag)
+        if opener is None:
+            self._literal(tag)
+            return
+        self._literal(tag.removesuffix(opener.text))
+        if self._surroundings.quoted and not self._format.frames:
+            self._warn("call inside code", opener)
+            self._literal(opener.text)
+        else:
+            self._open(Reader(opener.text, self._declared))
+
+    def _stop(self, tag: str, stops: bool) -> None:
+        if not stops:
+            self._literal(tag)
+            return
+        self._release()
+        self.resolved += len(tag)
+        self.stopped = tag
+
+    def _drop(self, tag: str, mode: _Mode) -> None:
+        self.resolved += len(tag)
+        self._enter(mode)
 
     def _enter(self, mode: _Mode) -> None:
-        self._mode, self._skipping, self._space = mode, True, ""
+        self._mode, self._skipping, self._space, self._reasoned = mode, True, "", False
 
-    def _end_call(self, close: str) -> None:
-        """`close` is the tag that came, empty where the text ended without one."""
-        body = "".join(self._call)
-        self._call.clear()
-        calls = self._tools.parse(body)
-        if calls and all(call.name in self._declared for call in calls):
-            self._enter(_Mode.ANSWER)
-            for call in calls:
-                delta = ToolCallDelta(self.calls, self._new_id(), call.name, call.arguments)
-                self._out.append(Piece(self.resolved, self.resolved, delta))
-                self.calls += 1
+    # --- calls
+
+    def _open(self, reader: Reader) -> None:
+        self._reader, self._steps = reader, self._format.read(reader)
+        self._before, self._mode = self._mode, _Mode.CALL
+
+    def _read_on(self, *, cut: bool = False) -> str:
+        """Read on behind an opener; the text to read on with."""
+        reader = self._reader
+        try:
+            next(self._steps)
+        except StopIteration as done:
+            reader.drop()
+            self._send_whole()
+            self._enter(_Mode.FRESH if done.value is None else _Mode[done.value.name])
+        except NotACall as refusal:
+            self._send_whole()
+            self._refuse(str(refusal))
+        except Cut:
+            self._send_whole()
+            self._cut_off(cut)
+        else:
+            self._send_whole()
+            return ""
+        return reader.take()
+
+    def _send_whole(self) -> None:
+        """What was read and decided: markup, and calls."""
+        reader = self._reader
+        self.resolved += reader.markup
+        reader.markup = 0
+        for call in reader.whole:
+            self._send(call)
+        reader.whole.clear()
+        if self._constrained and reader.current is not None:
+            self._send(reader.current)
+
+    def _send(self, call: OpenCall) -> None:
+        text = "".join(call.arguments[call.sent :])
+        call.sent = len(call.arguments)
+        if call.index is not None:
+            delta = ToolCallDelta(call.index, arguments=text)
+        else:
+            call.index, self._space = self.calls, ""
+            self.calls += 1
+            self._reader.called = True
+            delta = ToolCallDelta(call.index, self._new_id(), call.name, text)
+        self._out.append(Piece(self.resolved, self.resolved, delta))
+
+    def _refuse(self, why: str) -> None:
+        """It was no call: what was read of it is text of the mode it stood in."""
+        text = "".join(self._reader.held)
+        self._reader.held.clear()
+        self._mode = self._before
+        if text:
+            self._warn(why, self._openers.get(self._reader.opener))
+            if self._mode is not _Mode.REASONING:
+                self._mode = _Mode.ANSWER
+            self._literal(text)
+
+    def _cut_off(self, cut: bool) -> None:
+        reader = self._reader
+        reader.consume(len(reader.window))
+        if cut and reader.current is not None:
+            self._send(reader.current)
+        rest = "".join(reader.held).strip(" \r\n\t,")
+        if reader.called and (cut or not rest):
+            self.warnings["call cut off"] += 1
+            reader.drop()
+            self._send_whole()
+            self._enter(_Mode.FRESH)
+        else:
+            self._refuse("call cut off")
+
+    def _warn(self, what: str, opener: Opener | None) -> None:
+        """An opener that is ordinary text elsewhere is no reason to warn."""
+        if opener is not None and opener.where is not Where.ANYWHERE:
             return
-        self._mode = _Mode.ANSWER
-        text = f"{self._space}{self._tools.open}{body}{close}"
-        self._space = ""
-        self._out.append(Piece(self.resolved - len(text), self.resolved, TextDelta(text)))
+        if what in self.warnings or len(self.warnings) < _WARNINGS:
+            self.warnings[what] += 1
+
+    # --- text
 
     def _emit(self, kind: type[TextDelta] | type[ReasoningDelta], text: str, *, hold_space: bool) -> None:
         """Give out `text`, the newest that is resolved, but for white space a tag may turn out to follow."""
@@ -203,13 +344,6 @@ class Channels:
         if self._space:
             text, self._space = self._space, ""
             self._out.append(Piece(self.resolved - len(text), self.resolved, TextDelta(text)))
-
-    def _end(self) -> None:
-        if self._mode is _Mode.CALL:
-            self._end_call("")
-        if self._mode is not _Mode.REASONING:
-            self._release()
-        self._space = ""
 
     def _taken(self) -> list[Piece]:
         out, self._out = self._out, []

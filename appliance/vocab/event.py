@@ -64,11 +64,15 @@ class ToolCallDelta(msgspec.Struct, frozen=True, tag=4, array_like=True):
 
 
 class Finished(msgspec.Struct, frozen=True, tag=5, array_like=True):
-    """The end; `stop` is the stop string that matched, if one did."""
+    """The end; `stop` is the stop string that matched, if one did.
+
+    `warnings` say how often something that looked like a tool call became text, and why.
+    """
 
     reason: FinishReason
     usage: Usage
     stop: str | None = None
+    warnings: tuple[tuple[str, int], ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True, tag=6, array_like=True):

@@ -40,7 +40,7 @@ def text(events: list) -> str:
 THINK_AND_CALL = {
     "reasoning": reasoning.find("think_tags"),
     "tools": dialects.find("hermes_json"),
-    "declared": ("f",),
+    "declared": {"f": {}},
 }
 
 

@@ -9,7 +9,7 @@ from appliance.text.channels import Channels
 from appliance.vocab.event import ReasoningDelta, TextDelta, ToolCallDelta
 
 THINK = {"reasoning": reasoning.find("think_tags")}
-TOOLS = {"tools": dialects.find("hermes_json"), "declared": ("f", "g")}
+TOOLS = {"tools": dialects.find("hermes_json"), "declared": {"f": {}, "g": {}}}
 CALL_F = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
 
 
@@ -132,12 +132,22 @@ def test_a_stop_string_that_does_not_count_yet_is_text():
         pytest.param('{"name": "f", "arguments": {"a": NaN}}', None, id="NaN is not JSON"),
         pytest.param('{"name": 1, "arguments": {}}', None, id="a name that is no text"),
         pytest.param("[" * 100_000, None, id="nested too deep"),
-        pytest.param('[{"name": "f"}]', None, id="a list of calls"),
+        pytest.param('{"function": {"name": "f", "arguments": {"a": 1}}}', '{"a": 1}', id="under the key function"),
+        pytest.param('{"arguments": {"a": 1}, "name": "f"}', '{"a": 1}', id="arguments before the name"),
+        pytest.param('{"name": "f", "arguments": null}', "{}", id="null for no arguments"),
+        pytest.param('[{"name": "f"}]', "{}", id="a list of calls"),
+        pytest.param('{"name": "f", "arguments": "{\\"a\\": 1e999}"}', None, id="a number that is too big"),
+        pytest.param(
+            '{"name": "f", "arguments": {"a": "\\ud800"}}',
+            '{"a": "\\ud800"}',
+            id="half a surrogate pair stays escaped",
+        ),
     ],
 )
 def test_hermes_calls_are_read(body, arguments):
-    calls = dialects.find("hermes_json").parse(body)
-    assert (calls[0].arguments if calls else None) == arguments
+    text, _, calls, _ = fold([f"<tool_call>{body}</tool_call>"], **TOOLS)
+    assert [call[3] for call in calls] == ([] if arguments is None else [arguments])
+    assert text == (f"<tool_call>{body}</tool_call>" if arguments is None else "")
 
 
 @pytest.mark.parametrize("table", [dialects, reasoning], ids=["tools", "reasoning"])

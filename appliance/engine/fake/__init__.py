@@ -11,6 +11,7 @@ Everything is optional. Milliseconds are really waited, so a script can be as sl
     step_ms: 0                   a step that decodes         prefill_ms_per_token: 0
     load_ms: 0                   loading                     fail_load: message        permanent: false
     context: 4096                tokens                      token_bytes: 4            longest token, 1 to 6
+    special: ["[TOOL_CALLS]"]    more special tokens
     kv_bytes_per_token: 1024     weight_bytes: 1048576       trim: true                snapshots can be trimmed
     crash_after: n               end the process instead of giving a sequence more than n tokens
     crash_on: text               … only for prompts that contain this (crash_after is 0 unless given)
@@ -24,7 +25,8 @@ Everything is optional. Milliseconds are really waited, so a script can be as sl
       - {contains: weather, text: "<tool_call>…</tool_call>"}
 
 A token is up to `token_bytes` bytes of a word, so longer characters are split. Its id is the number `0x01 bytes…`;
-ids below 256 are special: 0 `<|end|>` ends an answer, 1 `<|im_start|>`, 2 `<|im_end|>`.
+ids below 256 are special: 0 `<|end|>` ends an answer, 1 `<|im_start|>`, 2 `<|im_end|>`,
+then those of the script.
 """
 
 from appliance.engine.fake.backend import FakeBackend

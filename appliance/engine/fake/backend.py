@@ -88,7 +88,7 @@ class FakeBackend:
             self._crash(script)
         if script.fail_load is not None:
             raise LoadFailed(script.fail_load, permanent=script.permanent)
-        self._tokenizer = FakeTokenizer(script.token_bytes, script.fail_render)
+        self._tokenizer = FakeTokenizer(script.token_bytes, script.fail_render, script.special)
         self._rows: dict[int, _Row] = {}
         self._free_at = 0.0
         info = ModelInfo(

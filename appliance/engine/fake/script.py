@@ -29,6 +29,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     permanent: bool = False
     context: int = 4096
     token_bytes: int = 4
+    special: tuple[str, ...] = ()
     kv_bytes_per_token: int = 1024
     weight_bytes: int = 1 << 20
     trim: bool = True

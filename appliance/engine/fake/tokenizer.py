@@ -12,7 +12,6 @@ from appliance.vocab.spec import ChatPrompt
 
 END, START_TURN, END_TURN = 0, 1, 2
 _SPECIAL = {END: "<|end|>", START_TURN: "<|im_start|>", END_TURN: "<|im_end|>"}
-_BY_TEXT = {text: id for id, text in _SPECIAL.items()}
 _WORDS = re.compile(rb"\s?\S+|\s")
 
 
@@ -27,12 +26,20 @@ class FakeTokenizer:
 
     eos_ids = frozenset({END})
 
-    def __init__(self, token_bytes: int, refuse: str | None = None) -> None:
+    def __init__(self, token_bytes: int, refuse: str | None = None, special: Sequence[str] = ()) -> None:
+        """`special` are more special tokens, their ids counting on from the built-in ones."""
         self._token_bytes = token_bytes
         self._refuse = refuse
         self.vocab_size = 2 << (8 * token_bytes)
+        self.specials = _SPECIAL | dict(enumerate(special, len(_SPECIAL)))
+        self._ids = {text: id for id, text in self.specials.items()}
+        self._special = re.compile("(" + "|".join(map(re.escape, special)) + ")") if special else None
 
     def encode(self, text: str, special: bool = True) -> list[int]:
+        parts = self._special.split(text) if self._special is not None else [text]
+        return [id for part in parts for id in ([self._ids[part]] if part in self._ids else self._words(part))]
+
+    def _words(self, text: str) -> list[int]:
         size = self._token_bytes
         return [
             int.from_bytes(b"\x01" + word[at : at + size], "big")
@@ -56,7 +63,8 @@ class FakeTokenizer:
         return [*tokens, START_TURN, *self.encode("assistant\n")]
 
     def text(self, tokens: Sequence[int]) -> str:
-        return b"".join(_SPECIAL.get(token, "").encode() or raw(token) for token in tokens).decode("utf-8", "replace")
+        shown = (self.specials.get(token, "").encode() or raw(token) for token in tokens)
+        return b"".join(shown).decode("utf-8", "replace")
 
     def raw(self, token: int) -> bytes:
         return raw(token)
@@ -66,8 +74,8 @@ class FakeTokenizer:
         return
 
     def id_of(self, text: str) -> int | None:
-        if text in _BY_TEXT:
-            return _BY_TEXT[text]
+        if text in self._ids:
+            return self._ids[text]
         tokens = self.encode(text)
         return tokens[0] if len(tokens) == 1 else None
 

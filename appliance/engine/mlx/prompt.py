@@ -27,6 +27,8 @@ class PromptTokenizer:
         self._tokenizer = wrapper._tokenizer
         self._bytes = TokenBytes(self._tokenizer)
         self.eos_ids = frozenset(wrapper.eos_token_ids)
+        added = self._tokenizer.added_tokens_decoder
+        self.specials = {id: token.content for id, token in added.items() if token.special}
 
     def render(self, prompt: ChatPrompt) -> list[int]:
         """Token ids of the rendered conversation. Raises TemplateFailed with the template's own message."""

@@ -1,9 +1,71 @@
-"""Which tool-call formats exist: one file each, one row each."""
+"""Which tool-call formats exist: one file each, a row for each name a profile may use."""
 
-from appliance.text.dialects import hermes_json, none
+from appliance.text.dialects import (
+    command,
+    deepseek_dsml,
+    deepseek_v3,
+    deepseek_v31,
+    functionary_v31,
+    functionary_v32,
+    gemma4,
+    glm,
+    granite,
+    harmony,
+    hermes_json,
+    hunyuan,
+    json,
+    kimi_k2,
+    lfm2_pythonic,
+    llama3_json,
+    llama4_pythonic,
+    minicpm,
+    minimax_m2,
+    mistral,
+    nemotron,
+    none,
+    olmo3_pythonic,
+    phi4_mini,
+    qwen3_coder,
+    seed_oss,
+    step,
+    xlam,
+)
 from appliance.text.dialects.format import ToolFormat
 
-DIALECTS: tuple[ToolFormat, ...] = (none.FORMAT, hermes_json.FORMAT)
+DIALECTS: tuple[ToolFormat, ...] = (
+    none.FORMAT,
+    hermes_json.FORMAT,
+    qwen3_coder.FORMAT,
+    llama3_json.FORMAT,
+    llama4_pythonic.FORMAT,
+    mistral.LIST,
+    mistral.CALL_ID,
+    mistral.ARGS,
+    deepseek_v3.FORMAT,
+    deepseek_v31.FORMAT,
+    deepseek_dsml.FUNCTION_CALLS,
+    deepseek_dsml.TOOL_CALLS,
+    glm.GLM45,
+    glm.GLM47,
+    granite.FORMAT,
+    harmony.FORMAT,
+    kimi_k2.FORMAT,
+    minimax_m2.FORMAT,
+    gemma4.FORMAT,
+    functionary_v31.FORMAT,
+    functionary_v32.FORMAT,
+    xlam.FORMAT,
+    seed_oss.FORMAT,
+    nemotron.FORMAT,
+    lfm2_pythonic.FORMAT,
+    olmo3_pythonic.FORMAT,
+    command.FORMAT,
+    phi4_mini.FORMAT,
+    minicpm.FORMAT,
+    step.FORMAT,
+    hunyuan.FORMAT,
+    json.FORMAT,
+)
 
 
 def find(name: str) -> ToolFormat | None:

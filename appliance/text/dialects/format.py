@@ -1,30 +1,60 @@
 """What a tool-call format is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
+
+from appliance.text.reader import Landing, Reader, Steps
+from appliance.vocab.request import Tool
+
+
+class Where(Enum):
+    """Where an opener counts."""
+
+    ANYWHERE = auto()
+    LINE = auto()
+    """At the beginning of a line only, for openers that are ordinary text elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A call as the model wrote it; `arguments` is the JSON text of an object."""
-
-    name: str
-    arguments: str
+class Opener:
+    text: str
+    where: Where = Where.ANYWHERE
 
 
-def no_calls(body: str) -> tuple[Call, ...] | None:
+def no_calls(reader: Reader) -> Steps[Landing | None]:
     return None
+    yield
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
-    """Calls stand between `open` and `close`; without tags there are none.
+    """Calls begin with one of `openers`; `read` reads on from there.
 
-    `parse` reads what stands between them; None means it is no call, and the text with its tags is content.
+    `markers` are the tags it mentions beside the openers: where they are special tokens of a tokenizer, their text is
+    shown to `read`. Where a prompt ends with `start`, the answer begins as if that opener had just been read.
+    With `frames` the openers count inside reasoning too: the format says itself what is reasoning.
+    `recipe` tells a model without a format of its own how to call: text for the system prompt.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
-    open: str = ""
-    close: str = ""
-    parse: Callable[[str], tuple[Call, ...] | None] = no_calls
+    openers: tuple[Opener, ...] = ()
+    read: Callable[[Reader], Steps[Landing | None]] = no_calls
+    markers: tuple[str, ...] = ()
+    start: str = ""
+    frames: bool = False
+    recipe: Callable[[Sequence[Tool]], str] | None = None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """All tags whose text must be seen where they are special tokens."""
+        return (*(opener.text for opener in self.openers if opener.where is Where.ANYWHERE), *self.markers)
+
+
+def anywhere(*texts: str) -> tuple[Opener, ...]:
+    return tuple(Opener(text) for text in texts)
+
+
+def at_line(*texts: str) -> tuple[Opener, ...]:
+    return tuple(Opener(text, Where.LINE) for text in texts)

@@ -1,9 +1,31 @@
 """Which reasoning formats exist: one file each, one row each."""
 
-from appliance.text.reasoning import none, think_tags
+from appliance.text.reasoning import (
+    command,
+    deepseek_r1,
+    ernie,
+    gemma4_channel,
+    granite,
+    harmony,
+    mistral_think,
+    none,
+    seed_think,
+    think_tags,
+)
 from appliance.text.reasoning.format import Reasoning
 
-DIALECTS: tuple[Reasoning, ...] = (none.REASONING, think_tags.REASONING)
+DIALECTS: tuple[Reasoning, ...] = (
+    none.REASONING,
+    think_tags.REASONING,
+    deepseek_r1.REASONING,
+    ernie.REASONING,
+    gemma4_channel.REASONING,
+    harmony.REASONING,
+    mistral_think.REASONING,
+    seed_think.REASONING,
+    granite.REASONING,
+    command.REASONING,
+)
 
 
 def find(name: str) -> Reasoning | None:

@@ -2,16 +2,40 @@
 
 from dataclasses import dataclass
 
+from appliance.text.dialects.format import ToolFormat
+
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning stands between `open` and `close` at the beginning of an answer; without tags there is none.
+    """Reasoning stands between one of `open` and one of `close` at the beginning of an answer.
 
-    With `implied` an answer begins inside the reasoning even where the prompt does not end with `open`.
+    With `implied` an answer begins inside the reasoning unless its prompt ends with the reasoning closed.
+    With `again` reasoning may open later in the answer too. `wraps` are pairs of tags around the answer itself, which
+    are no text. A format with `frames` says in the headers of its frames what is reasoning.
     """
 
     name: str
     aliases: tuple[str, ...] = ()
-    open: str = ""
-    close: str = ""
+    open: tuple[str, ...] = ()
+    close: tuple[str, ...] = ()
     implied: bool = False
+    again: bool = False
+    wraps: tuple[tuple[str, str], ...] = ()
+    frames: ToolFormat | None = None
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Tags whose text must be seen where they are special tokens."""
+        own = self.open + self.close + tuple(tag for pair in self.wraps for tag in pair)
+        return own if self.frames is None else own + self.frames.tags
+
+    def opened(self, prompt: str) -> bool:
+        """Whether an answer to a prompt that ends like this begins inside the reasoning."""
+        end = prompt.rstrip()
+        if end.endswith(tuple(tag.rstrip() for tag in self.open)):
+            return bool(self.open)
+        return self.implied and not self.closed(prompt)
+
+    def closed(self, prompt: str) -> bool:
+        """Whether a prompt that ends like this has closed the reasoning."""
+        return bool(self.close) and prompt.rstrip().endswith(self.close)

@@ -1,8 +1,13 @@
-"""`<think>…</think>` before the answer, as Qwen3, DeepSeek-R1 and many others write it.
+"""`<think>…</think>` before the answer, as Qwen3, GLM, Kimi and many others write it.
 
 The opening tag may stand at the end of the prompt instead: then the answer begins inside the reasoning.
 """
 
 from appliance.text.reasoning.format import Reasoning
 
-REASONING = Reasoning(name="think_tags", aliases=("think", "qwen3", "deepseek_r1"), open="<think>", close="</think>")
+REASONING = Reasoning(
+    name="think_tags",
+    aliases=("think", "qwen3", "glm", "glm45", "kimi", "nemotron", "hermes", "exaone", "smollm3"),
+    open=("<think>",),
+    close=("</think>",),
+)

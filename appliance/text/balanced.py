@@ -1,0 +1,97 @@
+"""Where a bracketed value ends: brackets are counted, strings are skipped; its text is read as it arrives."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from appliance.text.reader import NotACall, Reader, Steps
+
+_DEEPEST = 100
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """`quotes` are what strings stand in, longest first; `outside` is what may stand beside strings and brackets."""
+
+    quotes: tuple[str, ...]
+    outside: re.Pattern[str]
+    escapes: bool = True
+
+    def end(self, quote: str) -> re.Pattern[str]:
+        """The next escape, or the end of a string."""
+        return re.compile((r"\\.|" if self.escapes else "") + re.escape(quote), re.DOTALL)
+
+
+Take = Callable[[str, bool], None]
+"""Gets each piece of text, and whether it stands in a string."""
+
+
+def balanced(reader: Reader, quoting: Quoting, take: Take) -> Steps[None]:
+    """Read one value in brackets. Raises NotACall, Cut."""
+    depth = 0
+    while True:
+        char = yield from reader.char()
+        if char in _OPENING:
+            depth += 1
+            take(reader.consume(1), False)
+        elif char in _CLOSING:
+            depth -= 1
+            take(reader.consume(1), False)
+        elif (quote := (yield from _quote(reader, quoting))) is not None:
+            yield from string(reader, quoting, quote, take)
+        elif run := quoting.outside.match(reader.window):
+            take(reader.consume(run.end()), False)
+        else:
+            _refuse()
+        if depth > _DEEPEST:
+            _refuse()
+        if depth <= 0:
+            return
+
+
+def string(reader: Reader, quoting: Quoting, quote: str, take: Take) -> Steps[None]:
+    """Read a string with its quotes. Raises NotACall, Cut."""
+    take((yield from reader.literal(quote)), True)
+    end = quoting.end(quote)
+    while True:
+        at = _closing(end, reader.window, quote)
+        if at >= 0:
+            take(reader.consume(at + len(quote)), True)
+            return
+        take(reader.consume(_surely_inside(reader.window, quote, quoting.escapes)), True)
+        yield from reader.more()
+
+
+def _quote(reader: Reader, quoting: Quoting) -> Steps[str | None]:
+    """The quote that begins here, once it is clear which."""
+    while True:
+        begun = [quote for quote in quoting.quotes if quote.startswith(reader.window[: len(quote)])]
+        if not begun:
+            return None
+        if reader.window.startswith(begun[0]):
+            return begun[0]
+        if reader.closed:
+            return next((quote for quote in begun if reader.window.startswith(quote)), None)
+        yield
+
+
+def _closing(end: re.Pattern[str], window: str, quote: str) -> int:
+    for found in end.finditer(window):
+        if found[0] == quote:
+            return found.start()
+    return -1
+
+
+def _surely_inside(window: str, quote: str, escapes: bool) -> int:
+    """How much of a window without the closing quote can be neither part of it nor an escape that goes on."""
+    sure = max(0, len(window) - len(quote) + 1)
+    if not escapes:
+        return sure
+    backslashes = len(window[:sure]) - len(window[:sure].rstrip("\\"))
+    return sure - backslashes % 2
+
+
+def _refuse() -> NoReturn:
+    raise NotACall("malformed call")

@@ -1,0 +1,37 @@
+"""`<｜tool▁call▁begin｜>function<｜tool▁sep｜>name` and a fenced object, as DeepSeek V3 and R1 write it."""
+
+from appliance.text import json_body
+from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.markup import Section
+from appliance.text.reader import Reader, Steps
+
+SECTION = Section(begin="<｜tool▁calls▁begin｜>", call="<｜tool▁call▁begin｜>", end="<｜tool▁calls▁end｜>")
+SEPARATOR, CALL_END = "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+_FENCE = "```"
+_LONGEST_TYPE = 64
+
+
+def _call(reader: Reader) -> Steps[None]:
+    yield from reader.until(SEPARATOR, within=_LONGEST_TYPE)
+    yield from reader.name("\n")
+    yield from reader.space()
+    yield from reader.option(_FENCE + "json")
+    yield from json_body.object_text(reader)
+    reader.end()
+    yield from reader.space()
+    yield from reader.option(_FENCE)
+    yield from reader.space()
+    yield from reader.option(CALL_END)
+
+
+def read(reader: Reader) -> Steps[None]:
+    yield from SECTION.read(reader, _call)
+
+
+FORMAT = ToolFormat(
+    name="deepseek_v3",
+    aliases=("deepseek", "deepseek_r1"),
+    openers=anywhere(SECTION.begin, SECTION.call),
+    read=read,
+    markers=(SECTION.end, SEPARATOR, CALL_END),
+)

@@ -1,0 +1,27 @@
+"""`<｜tool▁call▁begin｜>name<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`, as DeepSeek V3.1 writes it."""
+
+from appliance.text import json_body
+from appliance.text.dialects.deepseek_v3 import CALL_END, SECTION, SEPARATOR
+from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.reader import Reader, Steps
+
+
+def _call(reader: Reader) -> Steps[None]:
+    yield from reader.name(SEPARATOR)
+    yield from json_body.object_text(reader)
+    reader.end()
+    yield from reader.space()
+    yield from reader.option(CALL_END)
+
+
+def read(reader: Reader) -> Steps[None]:
+    yield from SECTION.read(reader, _call)
+
+
+FORMAT = ToolFormat(
+    name="deepseek_v31",
+    aliases=("deepseek_v3_1",),
+    openers=anywhere(SECTION.begin, SECTION.call),
+    read=read,
+    markers=(SECTION.end, SEPARATOR, CALL_END),
+)

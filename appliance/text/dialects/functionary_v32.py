@@ -1,0 +1,33 @@
+"""`>>>name` on a line and an object, or `>>>all` and text, as Functionary 3.2 writes it."""
+
+import re
+
+from appliance.text import json_body
+from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.reader import Landing, NotACall, Reader, Steps
+
+_OPEN, _TEXT = ">>>", "all"
+_NAME = re.compile(r"[\w.:\-]+")
+_LONGEST_NAME = 128
+
+
+def read(reader: Reader) -> Steps[Landing | None]:
+    name, _ = yield from reader.until("\n", within=_LONGEST_NAME)
+    if not _NAME.fullmatch(name):
+        raise NotACall("malformed call")
+    if name == _TEXT:
+        return None
+    reader.begin(name)
+    reader.drop()
+    yield from json_body.object_text(reader)
+    reader.end()
+    return None
+
+
+FORMAT = ToolFormat(
+    name="functionary_v32",
+    aliases=("functionary", "functionary_v3_2"),
+    openers=anywhere(_OPEN),
+    read=read,
+    start=_OPEN,
+)

@@ -1,0 +1,22 @@
+"""A bare list of objects, which may be fenced, as xLAM writes it."""
+
+from appliance.text import json_body
+from appliance.text.dialects.format import ToolFormat, at_line
+from appliance.text.reader import Reader, Steps
+
+_LIST, _FENCE = "[", "```"
+
+
+def read(reader: Reader) -> Steps[None]:
+    if reader.opener == _LIST:
+        yield from json_body.listed(reader)
+        return
+    yield from reader.option("json")
+    yield from reader.space()
+    yield from reader.literal(_LIST)
+    yield from json_body.listed(reader)
+    yield from reader.space()
+    yield from reader.option(_FENCE)
+
+
+FORMAT = ToolFormat(name="xlam", openers=at_line(_LIST, _FENCE), read=read)

@@ -1,0 +1,51 @@
+"""Whether an answer's text so far ends inside code, where a tag is quoted and opens nothing."""
+
+import re
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
+_LONGEST_HEAD = 80
+_PLAIN = "x"
+
+
+class Surroundings:
+    """Feed the answer's text: constant memory, linear time."""
+
+    def __init__(self) -> None:
+        self._fence: str | None = None
+        """The run of characters that opened the block the text is in."""
+        self._line = ""
+        """The beginning of the last line, where it may be a fence."""
+        self._last = ""
+
+    def feed(self, text: str) -> None:
+        if not text:
+            return
+        self._last = text[-1]
+        if self._line == _PLAIN and "\n" not in text:
+            return
+        whole = self._line + text
+        cut = whole.rfind("\n") + 1
+        for fence in _FENCE.finditer(whole, 0, cut):
+            self._fence = _after(self._fence, fence[1], fence[2])
+        self._line = _head(whole[cut:])
+
+    @property
+    def quoted(self) -> bool:
+        """Whether what comes next stands in a fenced block or right behind a backtick."""
+        fence = _FENCE.match(self._line)
+        if fence is not None:
+            return _after(self._fence, fence[1], fence[2]) is not None
+        return self._fence is not None or self._last == "`"
+
+
+def _after(fence: str | None, run: str, info: str) -> str | None:
+    """The open block behind a line that begins with `run`."""
+    if fence is None:
+        return None if run[0] in info and run[0] == "`" else run
+    closes = run[0] == fence[0] and len(run) >= len(fence) and not info.strip()
+    return None if closes else fence
+
+
+def _head(line: str) -> str:
+    begun = line[:_LONGEST_HEAD]
+    return begun if begun.lstrip(" ")[:3].strip("`~") == "" and len(begun) - len(begun.lstrip(" ")) < 4 else _PLAIN
