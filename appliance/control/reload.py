@@ -28,6 +28,9 @@ from appliance.control.supervisor import Prepared, Supervisor
 from appliance.control.watch import Watch
 from appliance.errors import ApplianceError, GenerationMoved, StalePlan, UnknownGeneration
 
+LOGGED_CHANGES = 20
+"""The lines of a plan the log shows; the journal keeps all of them."""
+
 _log = log.get()
 
 
@@ -129,7 +132,6 @@ class Reloader:
             same = await beside(self._is_on_disk, deployment)
             self.last = await self._accept(deployment, f"rollback to {number}")
             self._handle(on_disk.files, on_disk.digest, good=same)
-            self._watch.renew()
             return self.last
 
     async def propose(self, document: bytes | None = None) -> Proposal:
@@ -153,6 +155,8 @@ class Reloader:
 
     def _handle(self, files: tuple[str, ...], digest: str, *, good: bool) -> None:
         """Remember what was dealt with; it is `good` if it is what runs."""
+        if files != self._handled.files:
+            self._watch.renew()
         self._handled, self._good = Handled(files, digest), good
         self.matches = good
 
@@ -176,16 +180,22 @@ class Reloader:
                     await self._converge(forced=asked > self._answered)
             except Exception:  # noqa: BLE001 - the task supervisor: a bug here must not end what is being served
                 _log.exception("config.bug", file=self._path)
+                fault = "the file could not be applied because of a fault in appliance; its log says more"
+                self.last = Outcome("rejected", self._running.generation, (), fault)
             async with self._passed:
                 self._answered = asked
                 self._passed.notify_all()
 
     async def _converge(self, forced: bool) -> None:
         """Read until what was read is what the files hold; where files are not watched, only when forced."""
-        watched = await asyncio.to_thread(files.watched, self._handled.files)
+        watched, again = await asyncio.to_thread(files.watched, self._handled.files), False
         while (held := await asyncio.to_thread(load.digest, self._handled.files)) != self._handled.digest or forced:
             if not forced and not self._running.deployment.server.watch:
                 break
+            if again:
+                # Somebody is saving just now.
+                await asyncio.sleep(self._running.deployment.server.quiet)
+            again = True
             self.last = await self._attempt("reload" if forced else "file")
             if forced:
                 self._supervisor.forgive()
@@ -206,11 +216,12 @@ class Reloader:
             outcome = await self._accept(deployment, cause)
             self._handle(deployment.files, deployment.digest, good=True)
             return outcome
-        except (ApplianceError, OSError) as error:
+        except Rejected as rejected:
             # It is not read again before one of its files changes.
-            seen = isinstance(error, Rejected) and error.files
-            read = (error.files, error.digest) if seen else (self._handled.files, held)
-            self._handle(*read, good=False)
+            self._handle(rejected.files, rejected.digest, good=False)
+            return self._reject(rejected)
+        except (ApplianceError, OSError) as error:
+            self._handle(self._handled.files, held, good=False)
             return self._reject(error)
 
     async def _accept(self, deployment: Deployment, cause: str) -> Outcome:
@@ -247,7 +258,7 @@ class Reloader:
         self._supervisor.commit(prepared)
         took = round((time.perf_counter() - began) * 1000, 2)
         said: dict[str, Any] = {"file": self._path, "generation": number, "cause": cause, "changes": lines}
-        _log.info("config.applied", **said, commit_ms=took)
+        _log.info("config.applied", **{**said, "changes": lines[:LOGGED_CHANGES]}, count=len(lines), commit_ms=took)
         self._events.publish("config.applied", **said, commit_ms=took)
         if pending:
             _log.warning("config.pending_restart", settings=list(pending))

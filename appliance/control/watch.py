@@ -65,7 +65,7 @@ class Watch:
         if not watched.directories:
             return
         # Runs once the watch below is set up: a save just before it was seen by nobody.
-        asyncio.get_running_loop().call_soon(self._saved)
+        asyncio.get_running_loop().call_soon(self._noticed)
         step = int(STEP_SECONDS * 1000)
         async for _ in awatch(
             *watched.directories, watch_filter=ours, step=step, debounce=4 * step, recursive=False,

@@ -62,7 +62,7 @@ ROUTES = (
 """All that the socket answers, below BASE, and its OpenAPI document."""
 
 
-def build_admin(admin: Admin, document: bytes) -> Sanic:
+def build_admin(admin: Admin, document: bytes) -> Sanic[Any, Any]:
     """The application behind the admin socket."""
     app = quiet_app(f"appliance-admin-{id(admin):x}")
     # Sanic rewrites its own classes for the first application that starts, and cannot do it twice.
