@@ -61,12 +61,43 @@ def _choice(text: str) -> str:
     return _lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
 
 
+def _call(text: str) -> str:
+    """One call of one of these tools, as the `json` dialect reads it."""
+    calls = [_call_of(place, tool) for place, tool in enumerate(json.loads(text))]
+    return _json_schema(json.dumps({"anyOf": calls}))
+
+
+def _call_of(place: int, tool: dict[str, Any]) -> dict[str, Any]:
+    here = f"#/anyOf/{place}/properties/arguments"
+    parameters = _moved(tool.get("parameters") or {"type": "object", "additionalProperties": False}, here)
+    return {
+        "type": "object",
+        "properties": {"name": {"const": tool["name"]}, "arguments": parameters},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _moved(schema: Any, to: str) -> Any:
+    """A schema whose references still hold where it stands now."""
+    if isinstance(schema, list):
+        return [_moved(item, to) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _moved(value, to) for key, value in schema.items()}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        moved["$ref"] = to + reference[1:]
+    return moved
+
+
 _KINDS: dict[str, Callable[[str], str]] = {
     "json_schema": _json_schema,
     "json_object": _json_object,
     "regex": _regex,
     "lark": _lark,
     "choice": _choice,
+    "call": _call,
 }
 
 

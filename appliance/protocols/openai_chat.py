@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from appliance.protocols.adapter import Decoded
+from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
 from appliance.protocols.openai_messages import ChatMessage, to_messages
 from appliance.protocols.openai_stream import Fold, StreamEncoder
@@ -27,7 +28,6 @@ from appliance.protocols.sampling import (
 )
 from appliance.vocab.request import GenerateRequest
 
-_NO_GRAMMAR = "constrained output is not available in this version"
 _NO_BUDGET = "a budget for reasoning is not available in this version"
 
 FIELDS: dict[str, Reader] = {
@@ -37,6 +37,7 @@ FIELDS: dict[str, Reader] = {
     "max_tokens": positive,
     "max_completion_tokens": positive,
     # the answer's shape
+    **FORMS,
     "n": choices,
     "logprobs": flag,
     "top_logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
@@ -66,16 +67,10 @@ FIELDS: dict[str, Reader] = {
     "echo": refused("answers hold no prompt", unless=(False,)),
     "function_call": refused("use `tool_choice`", unless=("none", "auto")),
     "functions": refused("use `tools`", unless=([],)),
-    "guided_choice": refused(_NO_GRAMMAR),
-    "guided_grammar": refused(_NO_GRAMMAR),
-    "guided_json": refused(_NO_GRAMMAR),
-    "guided_regex": refused(_NO_GRAMMAR),
     "include_stop_str_in_output": refused("stop strings are never part of an answer", unless=(False,)),
     "modalities": refused("answers are text", unless=(["text"],)),
     "prompt_logprobs": refused("prompts are not scored"),
     "reasoning_max_tokens": refused(_NO_BUDGET),
-    "response_format": refused("only {'type': 'text'} is available in this version", unless=({"type": "text"},)),
-    "structured_outputs": refused(_NO_GRAMMAR),
     "thinking_token_budget": refused(_NO_BUDGET),
     "web_search_options": refused("this server does not search the web"),
 }
@@ -91,6 +86,7 @@ def decode(body: bytes) -> GenerateRequest:
         tools=chosen(given.get("tools", ()), given.get("tool_choice")),
         sampling=patch(given, max_tokens=given.get("max_completion_tokens")),
         logprobs=logprobs(given),
+        grammar=form(given),
         n=given.get("n", 1),
         template=template(given, reasoning_effort=given.get("reasoning_effort")),
         continue_final=continues(given),

@@ -1,6 +1,7 @@
 """OpenAI's `tools`, `tool_choice` and `parallel_tool_calls`: which functions the model gets to see."""
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -85,6 +86,12 @@ def named(name: str) -> ToolChoice:
     return ToolChoice(type="function", function=_Named(name))
 
 
+def allowed(mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
+    """The choice among these functions."""
+    references = [_Reference("function", _Named(name)) for name in names]
+    return ToolChoice(type="allowed_tools", allowed_tools=_Allowed(mode, references))
+
+
 def checked_schema(place: str, schema: dict[str, Any] | None) -> dict[str, Any]:
     """The schema of a tool's arguments. Raises BadRequest naming the place."""
     if not schema:
@@ -97,8 +104,8 @@ def checked_schema(place: str, schema: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[Tool, ...]:
-    """The tools the model is shown. Raises BadRequest for a choice that names none of them, and
-    Unsupported for one that needs constrained decoding.
+    """The tools the model is shown, those marked one of which it must call. Raises BadRequest for a choice that
+    names none of them.
     """
     match choice:
         case None | "auto":
@@ -107,20 +114,23 @@ def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[To
             return ()
         case "required":
             _need_tools(tools)
-            raise _cannot_force()
+            return _forced(tools, [tool.name for tool in tools])
         case ToolChoice(type="function", function=_Named(name=name)):
             _known(tools, (name,))
-            raise _cannot_force()
+            return _forced(tools, (name,))
         case ToolChoice(type="allowed_tools", allowed_tools=_Allowed() as allowed):
             names = tuple(reference.function.name for reference in allowed.tools)
             _known(tools, names)
-            if allowed.mode == "required":
-                raise _cannot_force()
-            return tuple(tool for tool in tools if tool.name in names)
+            shown = tuple(tool for tool in tools if tool.name in names)
+            return _forced(shown, names) if allowed.mode == "required" else shown
         case _:
             raise BadRequest(
                 "`tool_choice` must be 'none', 'auto', 'required', a function or allowed_tools", param="tool_choice"
             )
+
+
+def _forced(tools: tuple[Tool, ...], names: Sequence[str]) -> tuple[Tool, ...]:
+    return tuple(msgspec.structs.replace(tool, forced=tool.name in names) for tool in tools)
 
 
 def _need_tools(tools: tuple[Tool, ...]) -> None:
@@ -134,9 +144,3 @@ def _known(tools: tuple[Tool, ...], names: tuple[str, ...]) -> None:
     for name in names:
         if name not in known:
             raise BadRequest(f"`tool_choice` names {name[:64]!r}, which is not in `tools`", param="tool_choice")
-
-
-def _cannot_force() -> Unsupported:
-    return Unsupported(
-        "`tool_choice` can be 'auto' or 'none': forcing a call is not available in this version", param="tool_choice"
-    )

@@ -6,9 +6,12 @@ import msgspec
 
 from appliance.config.deployment import Deployment, ModelSpec, Target
 from appliance.config.sampling import Decided, find
-from appliance.errors import BadRequest, Unsupported
-from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
+from appliance.errors import BadRequest
+from appliance.vocab.request import GenerateRequest, Grammar, Message, TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
+
+GENERIC = "json"
+"""The tool dialect of models without one of their own: told how to call in the system text."""
 
 
 def target_of(deployment: Deployment, asked: GenerateRequest) -> Target:
@@ -16,10 +19,7 @@ def target_of(deployment: Deployment, asked: GenerateRequest) -> Target:
     if asked.ignored and deployment.server.unknown_fields == "reject":
         name = asked.ignored[0]
         raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
-    target = find(deployment, asked.model)
-    if asked.tools and target.model.family.tool_dialect == "none":
-        raise Unsupported(f"{target.model.name} has no way to call tools", param="tools")
-    return target
+    return find(deployment, asked.model)
 
 
 def submission(
@@ -43,11 +43,33 @@ def submission(
         context=min(model.context, info.context),
         namespace=asked.cache_salt,
         stop_tokens=family.stop_tokens,
-        tool_dialect=family.tool_dialect if prompt is None else "none",
-        reasoning_dialect=family.reasoning_dialect if prompt is None else "none",
+        tool_dialect=_tool_dialect(model, asked) if prompt is None else "none",
+        reasoning_dialect=family.reasoning_dialect if prompt is None and not forced(asked) else "none",
         priority=asked.priority,
-        grammar=asked.grammar,
+        grammar=_grammar(asked),
     )
+
+
+def forced(asked: GenerateRequest) -> list[Tool]:
+    """The tools one of which must be called; none where the model may answer as it likes."""
+    return [tool for tool in asked.tools if tool.forced]
+
+
+def _tool_dialect(model: ModelSpec, asked: GenerateRequest) -> str:
+    """A forced call is written in one form by every model, that of models without a form of their own: its grammar
+    leaves no room for another.
+    """
+    native = model.family.tool_dialect
+    return GENERIC if asked.tools and (native == "none" or forced(asked)) else native
+
+
+def _grammar(asked: GenerateRequest) -> Grammar | None:
+    tools = [{"name": tool.name, "parameters": tool.parameters} for tool in forced(asked)]
+    if not tools:
+        return asked.grammar
+    if asked.grammar is not None:
+        raise BadRequest("a call is forced, so the answer cannot have another form too", param=asked.grammar.param)
+    return Grammar("call", msgspec.json.encode(tools).decode(), "tool_choice")
 
 
 def chat_prompt(model: ModelSpec, asked: GenerateRequest, decided: Decided) -> ChatPrompt:
@@ -58,6 +80,7 @@ def chat_prompt(model: ModelSpec, asked: GenerateRequest, decided: Decided) -> C
         template=model.template_text,
         kwargs=dict(decided.template),
         continue_final=asked.continue_final,
+        recipe=bool(asked.tools) and model.family.tool_dialect in ("none", GENERIC),
     )
 
 

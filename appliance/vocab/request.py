@@ -29,12 +29,15 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A function the model may call; `parameters` is a JSON schema."""
+    """A function the model may call; `parameters` is a JSON schema. Where some of a request's tools are `forced`,
+    the answer must be a call of one of those.
+    """
 
     name: str
     description: str = ""
     parameters: dict[str, Any] = {}
     strict: bool = False
+    forced: bool = False
 
 
 class TextPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
@@ -51,11 +54,12 @@ class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """The form an answer must have. `text` is JSON for json_schema and choice (a list of strings), empty for
-    json_object; `param` names the request field it came from, for error messages.
+    """The form an answer must have. `text` is JSON for json_schema, choice (a list of strings) and call (the tools of
+    which one is called, as {name, parameters}), empty for json_object; `param` names the request field it came
+    from, for error messages.
     """
 
-    kind: Literal["json_schema", "json_object", "regex", "choice", "lark"]
+    kind: Literal["json_schema", "json_object", "regex", "choice", "lark", "call"]
     text: str = ""
     param: str = "response_format"
 

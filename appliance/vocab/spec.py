@@ -49,13 +49,17 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
-    """Messages to be rendered by a chat template: the checkpoint's own, or `template` where given."""
+    """Messages to be rendered by a chat template: the checkpoint's own, or `template` where given.
+
+    With `recipe` the tools are described in the system text instead: the model has no format of its own for calls.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     template: str | None = None
     kwargs: dict[str, Any] = {}
     continue_final: bool = False
+    recipe: bool = False
 
 
 Prompt = ChatPrompt | TextPrompt | TokenPrompt

@@ -1,0 +1,98 @@
+"""The fields that ask for an answer's form, each read into a `Grammar`: OpenAI's and those of vLLM's servers."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from appliance.errors import BadRequest
+from appliance.protocols.fields import Reader, check_depth, typed
+from appliance.vocab.request import Grammar
+
+
+class _Schema(msgspec.Struct):
+    name: str = ""
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class _Format(msgspec.Struct):
+    type: str
+    json_schema: _Schema | None = None
+
+
+class _Structured(msgspec.Struct):
+    json: dict[str, Any] | str | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+def schema(name: str, wanted: dict[str, Any] | str) -> Grammar:
+    """A JSON schema, as an object or as its text. Raises BadRequest where it is not an object."""
+    try:
+        value = json.loads(wanted) if isinstance(wanted, str) else wanted
+    except ValueError as error:
+        raise BadRequest(f"`{name}` is not valid JSON: {error}", param=name) from error
+    if not isinstance(value, dict):
+        raise BadRequest(f"`{name}` must be a JSON schema, which is an object", param=name)
+    check_depth(name, value)
+    return Grammar("json_schema", json.dumps(value, ensure_ascii=False), name)
+
+
+def choice(name: str, wanted: list[str]) -> Grammar:
+    """One of these texts. Raises BadRequest where one is empty or there are none."""
+    if not wanted or not all(wanted):
+        raise BadRequest(f"`{name}` must be a list of non-empty strings", param=name)
+    return Grammar("choice", json.dumps(wanted, ensure_ascii=False), name)
+
+
+def _response_format(name: str, wanted: _Format) -> Grammar | None:
+    match wanted:
+        case _Format(type="text"):
+            return None
+        case _Format(type="json_object"):
+            return Grammar("json_object", "", name)
+        case _Format(type="json_schema", json_schema=_Schema(schema=dict() as value)):
+            return msgspec.structs.replace(schema(f"{name}.json_schema.schema", value), param=name)
+        case _Format(type="json_schema"):
+            raise BadRequest(f"`{name}.json_schema.schema` is required", param=name)
+        case _:
+            raise BadRequest(f"`{name}.type` must be text, json_object or json_schema", param=name)
+
+
+def _structured(name: str, wanted: _Structured) -> Grammar | None:
+    read: Mapping[str, Callable[[str, Any], Grammar]] = {
+        "json": schema,
+        "regex": lambda at, value: Grammar("regex", value, at),
+        "choice": choice,
+        "grammar": lambda at, value: Grammar("lark", value, at),
+        "json_object": lambda at, value: Grammar("json_object", "", at),
+    }
+    given = {key: value for key in read if (value := getattr(wanted, key))}
+    if len(given) > 1:
+        raise BadRequest(f"`{name}` asks for several forms at once: {', '.join(given)}", param=name)
+    return next((read[key](f"{name}.{key}", value) for key, value in given.items()), None)
+
+
+FORMS: dict[str, Reader] = {
+    "response_format": typed(_Format, "an object with a type", _response_format),
+    "structured_outputs": typed(_Structured, "an object", _structured),
+    "guided_json": typed(dict[str, Any] | str, "a JSON schema", schema),
+    "guided_regex": typed(str, "a string", lambda name, value: Grammar("regex", value, name)),
+    "guided_choice": typed(list[str], "a list of strings", choice),
+    "guided_grammar": typed(str, "a string", lambda name, value: Grammar("lark", value, name)),
+}
+"""Rows for a protocol's table of fields."""
+
+
+def form(given: Mapping[str, Any]) -> Grammar | None:
+    """The one form asked for. Raises BadRequest if there are two."""
+    asked = [name for name in FORMS if name in given]
+    if len(asked) > 1:
+        raise BadRequest(f"`{asked[0]}` and `{asked[1]}` both ask for a form of the answer", param=asked[1])
+    grammar: Grammar | None = given[asked[0]] if asked else None
+    return grammar
