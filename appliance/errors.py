@@ -65,6 +65,22 @@ class TemplateFailed(BadRequest):
     code = "template_error"
 
 
+class InvalidKey(ApplianceError):
+    """No key, or one nobody gave out. The message never repeats what was sent."""
+
+    status = 401
+    code = "invalid_api_key"
+    fault = Fault.CLIENT
+
+
+class NotAllowed(ApplianceError):
+    """The key may not ask for this model."""
+
+    status = 403
+    code = "model_not_allowed"
+    fault = Fault.CLIENT
+
+
 class UnknownModel(ApplianceError):
     """No model, alias or glob of the deployment answers to the name asked for."""
 
@@ -113,6 +129,20 @@ class UnknownRequest(ApplianceError):
     fault = Fault.CLIENT
 
 
+class UnknownResponse(ApplianceError):
+    """No response of this id is kept."""
+
+    status = 404
+    code = "response_not_found"
+    fault = Fault.CLIENT
+
+
+class UnknownPrevious(BadRequest):
+    """The response to go on from is not kept."""
+
+    code = "previous_response_not_found"
+
+
 class SlowBody(ApplianceError):
     """The client stopped sending its body."""
 
@@ -126,6 +156,14 @@ class Overloaded(ApplianceError):
 
     status = 429
     code = "overloaded"
+    fault = Fault.CLIENT
+
+
+class RateLimited(ApplianceError):
+    """A limit of the key is reached; it has room again after `retry_after`."""
+
+    status = 429
+    code = "rate_limit_exceeded"
     fault = Fault.CLIENT
 
 

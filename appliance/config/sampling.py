@@ -53,6 +53,11 @@ def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
     return deployment.models[alias.model], alias
 
 
+def is_named(deployment: Deployment, name: str) -> bool:
+    """Whether a model, an alias or a glob answers to it."""
+    return name in deployment.models or name in deployment.aliases or _glob(deployment, name) is not None
+
+
 def _glob(deployment: Deployment, name: str) -> Alias | None:
     """The longest pattern that fits; the first in the file among equals."""
     fits = [a for a in deployment.aliases.values() if is_glob(a.name) and fnmatch.fnmatchcase(name, a.name)]

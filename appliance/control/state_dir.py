@@ -36,6 +36,11 @@ class StateDir:
         return self.path / "generations"
 
     @property
+    def usage(self) -> Path:
+        """What keys have used today."""
+        return self.path / "usage.sqlite"
+
+    @property
     def lock(self) -> Path:
         """Held while the appliance runs; its text is the number of the process."""
         return self.path / "lock"

@@ -112,6 +112,8 @@ def error_headers(error: ApplianceError) -> dict[str, str]:
     if error.retry_after is not None:
         seconds = min(max(1, math.ceil(error.retry_after)), _LONGEST_RETRY_AFTER)
         headers["retry-after"] = str(seconds)
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
     if isinstance(error, LoadFailed) and error.permanent:
         headers["x-should-retry"] = "false"
     return headers

@@ -1,0 +1,208 @@
+"""Which model a request goes to, what is laid over it on the way, and where it goes when that model fails. PURE.
+
+Exact model, exact alias, virtual name (rules, first match), longest glob, `unknown_model`. The same facts give the
+same route.
+"""
+
+import fnmatch
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from appliance.config.deployment import EMPTY, Deployment, ModelSpec, Overlay, Target
+from appliance.config.routing import Condition, Failure, Goal, Rule
+from appliance.config.sampling import find, is_named
+from appliance.errors import (
+    ApplianceError,
+    LoadFailed,
+    Overloaded,
+    PromptTooLong,
+    SourceError,
+    TimedOut,
+    Unavailable,
+    UnknownModel,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What rules may look at. `headers` are by lower-case name, `minute` is that of the day in `server.time_zone`.
+
+    `session` and `prefix` are texts a conversation keeps, "" where unknown; `draw` is 0..1, new for each request;
+    `warm` are the models in memory.
+    """
+
+    model: str
+    key: str | None = None
+    headers: Mapping[str, str] = EMPTY
+    has: frozenset[str] = frozenset()
+    prompt_tokens: int = 0
+    minute: int = 0
+    session: str = ""
+    prefix: str = ""
+    draw: float = 0.0
+    warm: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a request goes. `rule` is None where a name alone decided; `reasons` are for people, in order."""
+
+    target: Target
+    rule: str | None = None
+    fallbacks: tuple[Target, ...] = ()
+    falls_when: frozenset[Failure] = frozenset()
+    reasons: tuple[str, ...] = ()
+
+
+def route(deployment: Deployment, facts: Facts) -> Route:
+    """Raises UnknownModel where nothing answers to the name, or no rule holds for a virtual one."""
+    name, _, profile = facts.model.partition(":")
+    virtual = name in deployment.routing.virtual
+    if virtual and name not in deployment.models and name not in deployment.aliases:
+        chosen = _ruled(deployment, facts)
+    elif deployment.routing.unknown_model and not is_named(deployment, name):
+        chosen = _unknown(deployment, facts, profile)
+    else:
+        target = find(deployment, facts.model)
+        chosen = Route(target, reasons=(f"`{name}` is {_described(target, name)}",))
+    return _with_fallbacks(deployment, facts, chosen)
+
+
+def failure_of(error: ApplianceError) -> Failure | None:
+    """What a fallback calls this error; None for those nothing else could answer better."""
+    match error:
+        case LoadFailed() | SourceError():
+            return "load_failed"
+        case Overloaded() | Unavailable():
+            return "overloaded"
+        case TimedOut():
+            return "timeout"
+        case PromptTooLong():
+            return "context_exceeded"
+        case _:
+            return None
+
+
+def holds(when: Condition, facts: Facts, name: str) -> bool:
+    """Whether all of a condition is the case for a request that asks for `name`."""
+    return next(_unmet(when, facts, name), None) is None
+
+
+def lacks(model: ModelSpec, has: frozenset[str]) -> frozenset[str]:
+    """What a request has that this model can do nothing with."""
+    capabilities, writes = model.family.capabilities, model.kind in ("text", "vision")
+    # A family without a form for tool calls is told one; grammars hold for all that write.
+    able = {
+        "tools": writes,
+        "images": bool(capabilities.get("vision")),
+        "audio": bool(capabilities.get("audio")),
+        "json_schema": writes,
+    }
+    return frozenset(each for each in has if not able[each])
+
+
+# ---- virtual names
+def _ruled(deployment: Deployment, facts: Facts) -> Route:
+    name, reasons = facts.model.partition(":")[0], []
+    for rule in deployment.routing.rules:
+        unmet = next(_unmet(rule.when, facts, name), None)
+        if unmet is None:
+            goal, why = _choose(deployment, rule, facts)
+            reasons.append(f"rule {rule.name} holds: {goal.to}, {why}")
+            return Route(_target(deployment, goal, facts.model), rule.name, reasons=tuple(reasons))
+        reasons.append(f"rule {rule.name} does not hold: {unmet}")
+    raise UnknownModel(f"no rule under routing.rules says where this request for `{name}` goes", param="model")
+
+
+def _unmet(when: Condition, facts: Facts, name: str) -> Iterator[str]:
+    """What keeps a condition from holding."""
+    if when.model is not None and not fnmatch.fnmatchcase(name, when.model):
+        yield f"the name is {name}, not {when.model}"
+    if missing := when.has - facts.has:
+        yield f"it has no {', '.join(sorted(missing))}"
+    if (bound := when.prompt_tokens) is not None and not bound.holds(facts.prompt_tokens):
+        yield f"about {facts.prompt_tokens} prompt tokens are not {bound.how}{bound.tokens}"
+    if when.key is not None and when.key != facts.key:
+        yield f"the key is {facts.key or 'none'}, not {when.key}"
+    if when.time is not None and not when.time.holds(facts.minute):
+        yield f"it is {facts.minute // 60:02}:{facts.minute % 60:02}"
+    for header, wanted in when.header.items():
+        if not fnmatch.fnmatchcase(facts.headers.get(header, ""), wanted):
+            yield f"the header {header} is not {wanted}"
+
+
+def _choose(deployment: Deployment, rule: Rule, facts: Facts) -> tuple[Goal, str]:
+    """One goal, and why; those that can do what the request needs go before those that cannot."""
+    able = [goal for goal in rule.use if not lacks(find(deployment, goal.to).model, facts.has)] or list(rule.use)
+    goals = [goal for goal in able if goal.weight] or able
+    if len(goals) == 1:
+        return goals[0], "the only one that can" if len(rule.use) > 1 else "its only target"
+    if rule.prefer == "warm":
+        goals = [goal for goal in goals if find(deployment, goal.to).model.name in facts.warm] or goals
+    if text := {"session": facts.session, "prefix": facts.prefix, "never": ""}[rule.sticky]:
+        return max(goals, key=lambda goal: _pull(goal, text)), f"which this {rule.sticky} sticks to"
+    if rule.weighted:
+        return _drawn(goals, facts.draw), "drawn by weight"
+    return goals[0], "warm" if find(deployment, goals[0].to).model.name in facts.warm else "first in order"
+
+
+def _pull(goal: Goal, text: str) -> float:
+    """Weighted rendezvous: another weight, or a target more, moves only as many conversations as it must."""
+    hashed = int.from_bytes(hashlib.blake2b(f"{goal.to}\0{text}".encode(), digest_size=8).digest())
+    return -goal.weight / math.log((hashed + 0.5) / 2**64) if goal.weight else 0.0
+
+
+def _drawn(goals: list[Goal], draw: float) -> Goal:
+    left = draw * sum(goal.weight for goal in goals)
+    for goal in goals:
+        left -= goal.weight
+        if left < 0:
+            return goal
+    return goals[-1]
+
+
+def _target(deployment: Deployment, goal: Goal, asked: str) -> Target:
+    """The goal's model under the request's profile, the route's own, and what its alias lays over it."""
+    profile = asked.partition(":")[2]
+    found = find(deployment, f"{goal.to}:{profile}" if profile else goal.to)
+    own = () if goal.own == Overlay() else (goal.own,)
+    if goal.profile is None:
+        return Target(asked, found.model, (*own, *found.overlays))
+    # The profile of the route is weaker than the alias and the profile of the request, stronger than the rest.
+    strong = (goal.to in deployment.aliases) + bool(profile)
+    middle = deployment.profiles[goal.profile]
+    return Target(asked, found.model, (*own, *found.overlays[:strong], middle, *found.overlays[strong:]))
+
+
+# ---- other names
+def _unknown(deployment: Deployment, facts: Facts, profile: str) -> Route:
+    instead = deployment.routing.unknown_model
+    assert instead is not None
+    found = find(deployment, f"{instead}:{profile}" if profile in deployment.profiles else instead)
+    reason = f"nothing is called {facts.model.partition(':')[0]}: routing.unknown_model says {instead}"
+    return Route(replace(found, asked=facts.model), reasons=(reason,))
+
+
+def _with_fallbacks(deployment: Deployment, facts: Facts, chosen: Route) -> Route:
+    model = chosen.target.model
+    fallback = deployment.routing.fallback.get(model.name)
+    if fallback is None:
+        return chosen
+    targets, reasons = [], list(chosen.reasons)
+    for name in fallback.to:
+        target = find(deployment, name)
+        if missing := lacks(target.model, facts.has):
+            reasons.append(f"no fallback to {name}: it can do nothing with {', '.join(sorted(missing))}")
+        elif target.model.name != model.name:
+            reasons.append(f"falls back to {name} when {', '.join(fallback.when)}")
+            # What the name asked for laid over its model goes on to hold, its policies above all.
+            targets.append(Target(facts.model, target.model, (*target.overlays, *chosen.target.overlays)))
+    return replace(chosen, fallbacks=tuple(targets), falls_when=frozenset(fallback.when), reasons=tuple(reasons))
+
+
+def _described(target: Target, name: str) -> str:
+    model: Any = target.model.name
+    return "a model" if model == name else f"another name for {model}"

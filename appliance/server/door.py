@@ -1,0 +1,148 @@
+"""The door every request passes before its body is read: whose key it brings, and whether that key has room."""
+
+import ipaddress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
+
+from sanic import Request
+
+from appliance.config.access import Key, Security
+from appliance.config.deployment import Deployment
+from appliance.control import limits
+from appliance.control.keys import Asking, Ring, presented
+from appliance.control.limits import Account, Moment, Standing
+from appliance.control.running import Running
+from appliance.control.usage import Usage
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+"""Set by proxies: who speaks through one on this machine may be anywhere."""
+
+
+def now_in(deployment: Deployment) -> datetime:
+    """The time of day where the deployment's rules are meant."""
+    zone: tzinfo | None = ZoneInfo(deployment.server.time_zone) if deployment.server.time_zone else None
+    return datetime.now(zone) if zone else datetime.now().astimezone()
+
+
+def is_local(request: Request) -> bool:
+    """Whether the client is on this machine, and speaks for itself."""
+    if any(name in request.headers for name in FORWARDED):
+        return False
+    peer = request.transport.get_extra_info("peername")
+    if not isinstance(peer, tuple):
+        return True
+    address = ipaddress.ip_address(peer[0].partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+@dataclass(slots=True)
+class Passage:
+    """One request inside. Tokens count as they come, so that leaving early saves nobody anything."""
+
+    key: Key | None = None
+    spend: Callable[[int], None] = lambda tokens: None
+    _unfinished: dict[int, int] = field(default_factory=dict)
+
+    def read(self, prompt_tokens: int) -> None:
+        """A prompt was read."""
+        self.spend(prompt_tokens)
+
+    def wrote(self, index: int) -> None:
+        """Answer `index` grew by a token or more."""
+        self._unfinished[index] = self._unfinished.get(index, 0) + 1
+
+    def finished(self, index: int, completion_tokens: int) -> None:
+        """Answer `index` is whole and has so many tokens."""
+        self._unfinished.pop(index, None)
+        self.spend(completion_tokens)
+
+    def close(self) -> None:
+        """Count what was written of answers that were not finished."""
+        if self._unfinished:
+            self.spend(sum(self._unfinished.values()))
+
+
+@dataclass(slots=True)
+class Door:
+    """Keeps every key's account; the keys are those of the deployment in force.
+
+    `insecure`: without any keys, clients of other machines are let in. Without `usage`, days are not kept on disk.
+    """
+
+    running: Running
+    insecure: bool = False
+    usage: Usage | None = None
+    _accounts: dict[str, Account] = field(default_factory=dict)
+    _ring: tuple[Security, Ring] | None = None
+
+    def key_of(self, request: Request) -> Key | None:
+        """Whose request it is; None where no key is needed. Raises InvalidKey."""
+        security = self.running.deployment.security
+        if self._ring is None or self._ring[0] is not security:
+            self._ring = security, Ring.of(security, open=self.insecure)
+        local = is_local(request)
+        today = now_in(self.running.deployment).date() if security.keys else date.min
+        return self._ring[1].admit(Asking(presented(request.headers), local, today))
+
+    @contextmanager
+    def passing(self, request: Request, key: Key | None) -> Iterator[Passage]:
+        """The request is inside within the block. Raises RateLimited; what its client should know of the key's
+        rates is noted on the request either way.
+        """
+        if key is None:
+            yield Passage()
+            return
+        try:
+            self._accounts[key.name] = limits.enter(key.limits, self._account(key), self._moment(), key.name)
+        finally:
+            request.ctx.rates = self._rates(request, key)
+        passage = Passage(key, lambda tokens: self._spend(key, tokens))
+        try:
+            yield passage
+        finally:
+            passage.close()
+            self._accounts[key.name] = limits.leave(self._accounts[key.name])
+
+    def _spend(self, key: Key, tokens: int) -> None:
+        account = limits.spend(key.limits, self._account(key), tokens, self._moment())
+        self._accounts[key.name] = account
+        if self.usage is not None and key.limits.daily_tokens is not None:
+            self.usage.put(key.name, account.day, account.used)
+
+    def _account(self, key: Key) -> Account:
+        return self._accounts.get(key.name) or Account()
+
+    def _moment(self) -> Moment:
+        now = now_in(self.running.deployment)
+        tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), now.tzinfo)
+        return Moment(time.monotonic(), now.date(), (tomorrow - now).total_seconds())
+
+    def _rates(self, request: Request, key: Key) -> dict[str, str]:
+        found = limits.standings(key.limits, self._account(key), time.monotonic())
+        anthropic = request.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+        return {name: value for each in found for name, value in (_anthropic if anthropic else _openai)(each)}
+
+
+def door(running: Running, insecure: bool, usage: Usage) -> Door:
+    """A door that knows what was used before it was built."""
+    today = now_in(running.deployment).date()
+    accounts = {key: Account(day=today, used=tokens) for key, tokens in usage.of(today).items()}
+    return Door(running, insecure, usage, accounts)
+
+
+def _openai(standing: Standing) -> Iterator[tuple[str, str]]:
+    yield f"x-ratelimit-limit-{standing.kind}", str(standing.limit)
+    yield f"x-ratelimit-remaining-{standing.kind}", str(standing.remaining)
+    yield f"x-ratelimit-reset-{standing.kind}", f"{standing.reset:.3f}s"
+
+
+def _anthropic(standing: Standing) -> Iterator[tuple[str, str]]:
+    full = datetime.now(UTC) + timedelta(seconds=standing.reset)
+    yield f"anthropic-ratelimit-{standing.kind}-limit", str(standing.limit)
+    yield f"anthropic-ratelimit-{standing.kind}-remaining", str(standing.remaining)
+    yield f"anthropic-ratelimit-{standing.kind}-reset", full.strftime("%Y-%m-%dT%H:%M:%SZ")
