@@ -8,10 +8,11 @@ import fnmatch
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from appliance.config.deployment import EMPTY, Deployment, ModelSpec, Overlay, Target
+from appliance.config.deployment import Deployment, ModelSpec, Overlay, Target
+from appliance.config.layers import empty
 from appliance.config.routing import Condition, Failure, Goal, Rule
 from appliance.config.sampling import find, is_named
 from appliance.errors import (
@@ -36,7 +37,7 @@ class Facts:
 
     model: str
     key: str | None = None
-    headers: Mapping[str, str] = EMPTY
+    headers: Mapping[str, str] = field(default_factory=empty)
     has: frozenset[str] = frozenset()
     prompt_tokens: int = 0
     minute: int = 0

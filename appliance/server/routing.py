@@ -1,0 +1,34 @@
+"""Which model answers a request, with all that the server knows of it."""
+
+import random
+from dataclasses import replace
+
+from sanic import Request
+
+from appliance.config.deployment import Deployment
+from appliance.control.facts import facts_of
+from appliance.control.keys import check
+from appliance.control.residency import EngineState
+from appliance.control.router import Route, route
+from appliance.errors import BadRequest
+from appliance.server.context import Context
+from appliance.server.door import now_in
+from appliance.vocab.request import GenerateRequest
+
+
+def route_of(request: Request, context: Context, deployment: Deployment, asked: GenerateRequest) -> Route:
+    """Raises BadRequest for a field that is refused, NotAllowed for a name the key may not use, UnknownModel."""
+    if asked.ignored and deployment.server.unknown_fields == "reject":
+        name = asked.ignored[0]
+        raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
+    key = request.ctx.key
+    check(key, asked.model)
+    facts = facts_of(asked, key.name if key else None, {n.lower(): v for n, v in request.headers.items()})
+    if asked.model.partition(":")[0] in deployment.routing.virtual:
+        now = now_in(deployment)
+        facts = replace(facts, minute=now.hour * 60 + now.minute, draw=random.random(), warm=_warm(context))
+    return route(deployment, facts)
+
+
+def _warm(context: Context) -> frozenset[str]:
+    return frozenset(each.name for each in context.supervisor.status() if each.state is EngineState.READY)
