@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.turns import joined, tidy
 from appliance.vocab.request import Message, ToolCall
 
 _BILLING = "x-anthropic-billing-header:"
@@ -38,11 +39,7 @@ class Turn(msgspec.Struct):
 
 
 def to_messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
-    """The turns, consecutive ones of a role joined. Raises BadRequest naming the JSON path, Unsupported for what is
-    not text.
-
-    A system message behind the first turn becomes a marked part of the user's: most templates take none there.
-    """
+    """The turns, tidied. Raises BadRequest naming the JSON path, Unsupported for what is not text."""
     if not turns:
         raise BadRequest(f"`{name}` must hold at least one message", param=name)
     messages: list[Message] = []
@@ -53,9 +50,8 @@ def to_messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
                 param=f"{name}[{at}].role",
             )
         blocks = [Block(type="text", text=turn.content)] if isinstance(turn.content, str) else turn.content
-        for message in build(f"{name}[{at}].content", blocks, bool(messages)):
-            _append(messages, message)
-    return tuple(messages)
+        messages += build(f"{name}[{at}].content", blocks)
+    return tidy(messages)
 
 
 def to_system(name: str, system: str | list[Block]) -> str:
@@ -66,25 +62,7 @@ def to_system(name: str, system: str | list[Block]) -> str:
     return "\n".join(text for text in texts if not text.startswith(_BILLING))
 
 
-def _append(messages: list[Message], message: Message) -> None:
-    last = messages[-1] if messages else None
-    if last is None or last.role != message.role or message.role == "tool":
-        messages.append(message)
-        return
-    messages[-1] = msgspec.structs.replace(
-        last,
-        content=_joined(last.content, message.content),
-        reasoning=_joined(last.reasoning, message.reasoning),
-        tool_calls=last.tool_calls + message.tool_calls,
-    )
-
-
-def _joined(*texts: str | None) -> str | None:
-    given = [text for text in texts if text is not None]
-    return "\n".join(given) if given else None
-
-
-def _user(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
+def _user(place: str, blocks: list[Block]) -> Iterator[Message]:
     """Results come before what the user says: they belong to the turn before."""
     texts: list[str] = []
     results: list[Message] = []
@@ -98,7 +76,7 @@ def _user(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
         yield Message(role="user", content="\n".join(texts))
 
 
-def _assistant(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
+def _assistant(place: str, blocks: list[Block]) -> Iterator[Message]:
     texts: list[str] = []
     calls: list[ToolCall] = []
     thoughts: list[str] = []
@@ -113,18 +91,15 @@ def _assistant(place: str, blocks: list[Block], late: bool) -> Iterator[Message]
             case _:
                 texts.append(_text(f"{place}[{at}]", block))
     content = "\n".join(texts) if texts or not calls else None
-    yield Message(role="assistant", content=content, tool_calls=tuple(calls), reasoning=_joined(*thoughts))
+    yield Message(role="assistant", content=content, tool_calls=tuple(calls), reasoning=joined(*thoughts))
 
 
-def _system(place: str, blocks: list[Block], late: bool) -> Iterator[Message]:
-    text = to_system(place, blocks)
-    if late:
-        yield Message(role="user", content=f"<system>\n{text}\n</system>")
-    elif text:
+def _system(place: str, blocks: list[Block]) -> Iterator[Message]:
+    if text := to_system(place, blocks):
         yield Message(role="system", content=text)
 
 
-_ROLES: dict[str, Callable[[str, list[Block], bool], Iterator[Message]]] = {
+_ROLES: dict[str, Callable[[str, list[Block]], Iterator[Message]]] = {
     "user": _user,
     "assistant": _assistant,
     "system": _system,
@@ -162,9 +137,9 @@ def _text(place: str, block: Block) -> str:
         case Block(type="text"):
             raise BadRequest(f"`{place}.text` is required", param=f"{place}.text")
         case Block(type="document", source={"type": "text", "data": str(text)}):
-            return _joined(block.title, text) or ""
+            return joined(block.title, text) or ""
         case Block(type="search_result"):
-            return _joined(block.title, _content(f"{place}.content", block.content)) or ""
+            return joined(block.title, _content(f"{place}.content", block.content)) or ""
         case Block(type="tool_reference", name=str(name)):
             return name
         case Block(type=kind) if kind in _OTHER_MEDIA:

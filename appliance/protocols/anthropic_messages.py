@@ -24,6 +24,7 @@ from appliance.protocols.sampling import (
     stop_list,
     template,
 )
+from appliance.protocols.turns import tidy
 from appliance.vocab.request import GenerateRequest, Message
 
 
@@ -117,9 +118,7 @@ def _messages(given: dict[str, Any]) -> tuple[Message, ...]:
     messages: tuple[Message, ...] = given["messages"]
     if not (system := given.get("system")):
         return messages
-    if messages[0].role == "system":
-        return (Message(role="system", content=f"{system}\n{messages[0].content}"), *messages[1:])
-    return (Message(role="system", content=system), *messages)
+    return tidy((Message(role="system", content=system), *messages))
 
 
 def _thinking(given: dict[str, Any]) -> dict[str, Any]:

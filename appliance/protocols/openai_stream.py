@@ -232,10 +232,11 @@ def _whole_call(pieces: list[ToolCallDelta]) -> dict[str, Any]:
 
 
 def _logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:
-    return {"content": [_token(item) for item in logprobs], "refusal": None}
+    return {"content": [token_logprob(item) for item in logprobs], "refusal": None}
 
 
-def _token(item: TokenLogprob) -> dict[str, Any]:
+def token_logprob(item: TokenLogprob) -> dict[str, Any]:
+    """A token as OpenAI lists it: with its bytes and the likeliest others."""
     return {**_candidate(item), "top_logprobs": [_candidate(top) for top in item.top]}
 
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from appliance.protocols import anthropic_messages, openai_chat, openai_completions
 from appliance.protocols.adapter import Decoded, Encoder, Fold
+from appliance.server import responses
 from appliance.server.context import Context
 
 SERVER_SENT_EVENTS = "text/event-stream; charset=utf-8"
 JSON_LINES = "application/x-ndjson"
+
+Read = TypeVar("Read")
 
 
 def _nothing(context: Context, said: Encoder | Fold) -> None:
@@ -27,13 +31,14 @@ class Adapter:
     ended: Callable[[Context, Encoder | Fold], None] = _nothing
 
 
-def _alone(read: Callable[[bytes], Decoded]) -> Callable[[bytes, Context], Decoded]:
-    """For a protocol whose requests say everything themselves."""
+def alone(read: Callable[[bytes], Read]) -> Callable[[bytes, Context], Read]:
+    """For requests that say everything themselves."""
     return lambda body, context: read(body)
 
 
 ADAPTERS: dict[str, Adapter] = {
-    "/v1/chat/completions": Adapter(_alone(openai_chat.read), "chatcmpl-"),
-    "/v1/completions": Adapter(_alone(openai_completions.read), "cmpl-"),
-    "/v1/messages": Adapter(_alone(anthropic_messages.read), "msg_"),
+    "/v1/chat/completions": Adapter(alone(openai_chat.read), "chatcmpl-"),
+    "/v1/completions": Adapter(alone(openai_completions.read), "cmpl-"),
+    "/v1/messages": Adapter(alone(anthropic_messages.read), "msg_"),
+    "/v1/responses": Adapter(responses.read, "resp_", ended=responses.ended),
 }

@@ -10,7 +10,7 @@ from sanic.config import Config
 from sanic.http.constants import HTTP
 
 from appliance import log
-from appliance.server import routes
+from appliance.server import responses, routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
@@ -22,6 +22,9 @@ Handler = Callable[..., Awaitable[HTTPResponse | None]]
 READS: dict[str, Handler] = {
     "/v1/models": routes.list_models,
     "/v1/models/<id:path>": routes.show_model,
+    "/v1/responses/<id:str>": responses.show,
+    "/v1/responses/<id:str>/input_items": responses.input_items,
+    "/v1/requests": routes.list_requests,
     "/healthz": routes.health,
     "/health": routes.health,
     "/readyz": routes.ready,
@@ -33,8 +36,15 @@ READS: dict[str, Handler] = {
 WRITES: dict[str, Handler] = {
     **{path: partial(serve, endpoint=path, adapter=adapter) for path, adapter in ADAPTERS.items()},
     **{path: partial(answer, endpoint=path, question=question) for path, question in QUESTIONS.items()},
+    "/v1/responses/<id:str>/cancel": responses.cancel,
+    "/v1/requests/<id:str>/cancel": routes.cancel_request,
 }
-"""Answered to POST; the handler reads the body itself."""
+"""Answered to POST; a handler that wants the body reads it itself."""
+
+DELETES: dict[str, Handler] = {
+    "/v1/responses/<id:str>": responses.delete,
+}
+"""Answered to DELETE."""
 
 NEVER = 10.0**9
 MAX_HEADER_BYTES = 16_384
@@ -47,7 +57,9 @@ def build_app(context: Context) -> Sanic:
     for path, handler in READS.items():
         app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in WRITES.items():
-        app.add_route(_bind(handler, context), path, methods=["POST"], name=_name(path), stream=True)
+        app.add_route(_bind(handler, context), path, methods=["POST"], name=f"post_{_name(path)}", stream=True)
+    for path, handler in DELETES.items():
+        app.add_route(_bind(handler, context), path, methods=["DELETE"], name=f"delete_{_name(path)}")
     app.error_handler.add(Exception, answer_error)
     return app
 

@@ -8,6 +8,7 @@ from appliance.control.status import ModelStatus
 from appliance.control.supervisor import Supervisor
 from appliance.server.in_flight import InFlight
 from appliance.server.metrics import Counter, Histogram, Reading
+from appliance.server.response_store import ResponseStore
 
 _TTFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -63,6 +64,7 @@ class Context:
     file_matches: Callable[[], bool]
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
+    responses: ResponseStore = field(default_factory=ResponseStore)
     draining: bool = False
 
     def families(self) -> Iterable[Counter | Histogram | Reading]:

@@ -11,7 +11,8 @@ from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import decide
 from appliance.control.handle import Counted
 from appliance.errors import Unavailable
-from appliance.protocols import anthropic_messages, openai_chat, tokens
+from appliance.protocols import anthropic_messages, openai_chat, openai_responses, tokens
+from appliance.server.adapters import alone
 from appliance.server.body import read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
@@ -28,15 +29,21 @@ Say = Callable[[GenerateRequest, Counted, int], dict[str, Any]]
 class Question:
     """An endpoint about a prompt; with `detail` its answer needs the ids or the text."""
 
-    decode: Callable[[bytes], GenerateRequest]
+    decode: Callable[[bytes, Context], GenerateRequest]
     say: Say
     detail: bool = True
 
 
+def _responses(body: bytes, context: Context) -> GenerateRequest:
+    return openai_responses.decode(body, context.responses.recall)
+
+
 _TOKENIZE = Question(
-    tokens.decode_tokenize, lambda asked, counted, context: tokens.tokenized(counted.tokens, context)
+    alone(tokens.decode_tokenize), lambda asked, counted, context: tokens.tokenized(counted.tokens, context)
 )
-_DETOKENIZE = Question(tokens.decode_detokenize, lambda asked, counted, context: tokens.detokenized(counted.text))
+_DETOKENIZE = Question(
+    alone(tokens.decode_detokenize), lambda asked, counted, context: tokens.detokenized(counted.text)
+)
 
 QUESTIONS: dict[str, Question] = {
     "/tokenize": _TOKENIZE,
@@ -44,10 +51,18 @@ QUESTIONS: dict[str, Question] = {
     "/detokenize": _DETOKENIZE,
     "/v1/detokenize": _DETOKENIZE,
     "/v1/chat/completions/render": Question(
-        openai_chat.decode, lambda asked, counted, context: tokens.rendered(asked.model, counted.text, counted.tokens)
+        alone(openai_chat.decode),
+        lambda asked, counted, context: tokens.rendered(asked.model, counted.text, counted.tokens),
     ),
     "/v1/messages/count_tokens": Question(
-        anthropic_messages.decode_count, lambda asked, counted, context: {"input_tokens": counted.count}, detail=False
+        alone(anthropic_messages.decode_count),
+        lambda asked, counted, context: {"input_tokens": counted.count},
+        detail=False,
+    ),
+    "/v1/responses/input_tokens": Question(
+        _responses,
+        lambda asked, counted, context: {"object": "response.input_tokens", "input_tokens": counted.count},
+        detail=False,
     ),
 }
 
@@ -59,7 +74,7 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
             raise Unavailable("the server is shutting down", retry_after=5)
         body = await read_body(request, context.running.deployment.server)
         deployment = context.running.deployment
-        asked = question.decode(body)
+        asked = question.decode(body, context)
         target = target_of(deployment, asked)
         tally.model = target.model.name
         decided = decide(deployment, target, asked, seed=0)

@@ -90,6 +90,7 @@ async def _begin(request: Request, context: Context, endpoint: str, adapter: Ada
         answer=f"{adapter.prefix}{uuid4().hex}",
         endpoint=endpoint,
         model=target.model.name,
+        asked_model=asked.model,
         started=time.time(),
         stream=asked.stream,
     )

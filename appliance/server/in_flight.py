@@ -10,12 +10,16 @@ from appliance.errors import ApplianceError
 
 @dataclass(slots=True)
 class Entry:
-    """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds."""
+    """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds.
+
+    `model` is the one that serves it, `asked_model` the name it was asked for by.
+    """
 
     id: str
     answer: str
     endpoint: str
     model: str
+    asked_model: str
     started: float
     stream: bool
     prompt_tokens: int | None = None

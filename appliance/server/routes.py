@@ -1,15 +1,18 @@
 """The answers that need no engine: models, health, version, metrics."""
 
+import time
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from sanic import HTTPResponse, Request
 
-from appliance.errors import Unavailable, UnknownModel
+from appliance.errors import Cancelled, Unavailable, UnknownModel, UnknownRequest
+from appliance.server.body import read_body
 from appliance.server.cards import card_list, cards
 from appliance.server.context import Context
 from appliance.server.edge import json_response
+from appliance.server.in_flight import Entry
 from appliance.server.metrics import CONTENT_TYPE, render
 
 
@@ -47,6 +50,36 @@ async def version(request: Request, context: Context) -> HTTPResponse:
 async def metrics(request: Request, context: Context) -> HTTPResponse:
     """`GET /metrics`, for Prometheus."""
     return HTTPResponse(render(context.families()), content_type=CONTENT_TYPE)
+
+
+async def list_requests(request: Request, context: Context) -> HTTPResponse:
+    """`GET /v1/requests`: what is being generated now, the oldest first."""
+    now = time.time()
+    return _json({"object": "list", "data": [_running(entry, now) for entry in context.in_flight]})
+
+
+async def cancel_request(request: Request, context: Context, id: str) -> HTTPResponse:
+    """`POST /v1/requests/{id}/cancel`: end what runs under this request id; its client is told."""
+    await read_body(request, context.running.deployment.server)
+    if not context.in_flight.end(Cancelled("the request was cancelled"), unquote(id)):
+        raise UnknownRequest(f"no request {id[:128]!r} is running", param="id")
+    return _json({"id": id, "object": "request", "cancelled": True})
+
+
+def _running(entry: Entry, now: float) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "object": "request",
+        "answer_id": entry.answer,
+        "endpoint": entry.endpoint,
+        "model": entry.asked_model,
+        "served_by": entry.model,
+        "created": int(entry.started),
+        "seconds": round(now - entry.started, 3),
+        "stream": entry.stream,
+        "state": "waiting" if entry.prompt_tokens is None else "generating",
+        "prompt_tokens": entry.prompt_tokens,
+    }
 
 
 def _cards(context: Context) -> dict[str, dict[str, Any]]:

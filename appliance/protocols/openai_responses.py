@@ -1,0 +1,176 @@
+"""`POST /v1/responses`: what a body asks for, one table row per field."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from appliance.errors import UnknownPrevious, Unsupported
+from appliance.protocols.adapter import Decoded
+from appliance.protocols.fields import Reader, check_depth, ignored, read_fields, refused, typed
+from appliance.protocols.openai_tools import chosen
+from appliance.protocols.responses_items import to_items, to_messages
+from appliance.protocols.responses_stream import Asked, Kept, ResponseStream
+from appliance.protocols.responses_tools import Choice, ToolParam, Tools, choice, to_tools
+from appliance.protocols.sampling import (
+    SAMPLING,
+    Effort,
+    common,
+    flag,
+    model_name,
+    patch,
+    positive,
+    template,
+    text,
+)
+from appliance.protocols.turns import tidy
+from appliance.vocab.request import GenerateRequest, Message
+
+Recall = Callable[[str], Kept | None]
+"""The kept response of an id."""
+
+_LOGPROBS = "message.output_text.logprobs"
+
+
+class _Reasoning(msgspec.Struct):
+    effort: Effort | None = None
+    summary: str | None = None
+
+
+class _Format(msgspec.Struct):
+    type: str
+
+
+class _Text(msgspec.Struct):
+    format: _Format | None = None
+    verbosity: str | None = None
+
+
+def _text_config(name: str, config: _Text) -> _Text:
+    if config.format is not None and config.format.type != "text":
+        raise Unsupported(
+            f"`{name}.format` is not supported: only {{'type': 'text'}} is available in this version",
+            param=f"{name}.format",
+        )
+    return config
+
+
+FIELDS: dict[str, Reader] = {
+    "model": model_name,
+    "input": typed(str | list[dict[str, Any]], "a string or a list of items", to_items),
+    "instructions": text,
+    **SAMPLING,
+    "max_output_tokens": positive,
+    "top_logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
+    "include": typed(list[str], "a list of strings"),
+    "reasoning": typed(_Reasoning, "an object"),
+    "text": typed(_Text, "an object", _text_config),
+    "tools": typed(list[ToolParam], "a list of tools", to_tools),
+    "tool_choice": typed(str | Choice, "'none', 'auto', 'required', a tool or allowed_tools"),
+    "parallel_tool_calls": flag,
+    "previous_response_id": text,
+    "store": flag,
+    "stream": flag,
+    "metadata": typed(dict[str, Any], "an object", check_depth),
+    "truncation": typed(Literal["auto", "disabled"], "'auto' or 'disabled'"),
+    "user": text,
+    # asking for these changes no answer of ours
+    "client_metadata": ignored,
+    "context_management": ignored,
+    "max_tool_calls": ignored,
+    "moderation": ignored,
+    "prompt_cache_key": ignored,
+    "prompt_cache_options": ignored,
+    "prompt_cache_retention": ignored,
+    "safety_identifier": ignored,
+    "service_tier": ignored,
+    "stream_options": ignored,
+    # asking for these would
+    "background": refused("responses are computed while you wait", unless=(False,)),
+    "conversation": refused("use `previous_response_id`"),
+    "prompt": refused("this server keeps no prompts"),
+}
+"""Every field we know, and how it is read. A field that is not here is listed in `GenerateRequest.ignored`."""
+
+_ECHOED: dict[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "reasoning": {"effort": None, "summary": None},
+    "store": True,
+    "temperature": None,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": None,
+    "top_logprobs": 0,
+    "truncation": "disabled",
+    "user": None,
+}
+"""Fields an answer repeats, and what it says where they were not sent."""
+
+
+def decode(body: bytes, recall: Recall) -> GenerateRequest:
+    """What the body asks for. Raises BadRequest (400) naming the field, Unsupported for one we cannot honour."""
+    given, unknown = read_fields(body, FIELDS, ("model", "input"))
+    return _request(given, unknown, recall)
+
+
+def read(body: bytes, recall: Recall) -> Decoded:
+    """The request, and its answer's two forms."""
+    given, unknown = read_fields(body, FIELDS, ("model", "input"))
+    request = _request(given, unknown, recall)
+    tools: Tools = given.get("tools", Tools())
+    asked = Asked(
+        echo=_echo(body),
+        items=given["input"],
+        history=_history(given, recall),
+        callees=tools.callees,
+        logprobs=request.logprobs is not None,
+        size=len(body),
+    )
+    return Decoded(
+        request, lambda answer: ResponseStream(answer, asked), lambda answer: ResponseStream(answer, asked)
+    )
+
+
+def cancelled(id: str, model: str, created: int) -> dict[str, Any]:
+    """What is said of a response whose cancellation was just asked for."""
+    said = {"id": id, "object": "response", "created_at": created, "status": "cancelled", "error": None}
+    return {**said, "incomplete_details": None, "model": model, "output": [], **_ECHOED, "usage": None}
+
+
+def _request(given: dict[str, Any], unknown: tuple[str, ...], recall: Recall) -> GenerateRequest:
+    tools: Tools = given.get("tools", Tools())
+    reasoning: _Reasoning = given.get("reasoning", _Reasoning())
+    instructions = given.get("instructions")
+    system = (Message(role="system", content=instructions),) if instructions else ()
+    return GenerateRequest(
+        **common(given),
+        messages=tidy((*system, *_history(given, recall))),
+        tools=chosen(tools.shown, choice(given.get("tool_choice"))),
+        sampling=patch(given, max_tokens=given.get("max_output_tokens")),
+        logprobs=given.get("top_logprobs", 0) if _LOGPROBS in given.get("include", ()) else None,
+        template=template(given, reasoning_effort=reasoning.effort),
+        parallel_calls=given.get("parallel_tool_calls", True),
+        user=given.get("user"),
+        ignored=(*unknown, *tools.left_out),
+    )
+
+
+def _history(given: dict[str, Any], recall: Recall) -> tuple[Message, ...]:
+    """All turns up to the answer; instructions are those of one call and are not among them."""
+    before: tuple[Message, ...] = ()
+    if (id := given.get("previous_response_id")) is not None:
+        if (kept := recall(id)) is None:
+            raise UnknownPrevious(f"no response {id[:64]!r} is kept", param="previous_response_id")
+        before = kept.history
+    return (*before, *to_messages("input", given["input"]))
+
+
+def _echo(body: bytes) -> dict[str, Any]:
+    sent = msgspec.json.decode(body)
+    return {name: otherwise if sent.get(name) is None else sent[name] for name, otherwise in _ECHOED.items()}

@@ -1,0 +1,312 @@
+"""Events as a response: its stream of items, and the same items as one body."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from appliance.errors import ApplianceError, Cancelled
+from appliance.protocols.adapter import Answer
+from appliance.protocols.errors import responses_error
+from appliance.protocols.openai_stream import one_line, token_logprob
+from appliance.protocols.responses_tools import Callee
+from appliance.vocab.event import (
+    Event,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    Usage,
+)
+from appliance.vocab.request import Message, ToolCall
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What an answer repeats of its request. `items` are its input, `history` all turns before the answer, `callees`
+    what the client calls the functions; `size` is the body's in bytes.
+    """
+
+    echo: dict[str, Any]
+    items: list[dict[str, Any]]
+    history: tuple[Message, ...]
+    callees: dict[str, Callee]
+    logprobs: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A response to go on from: the object, the items of its input, and all turns up to its end. `size` in bytes."""
+
+    response: dict[str, Any]
+    items: list[dict[str, Any]]
+    history: tuple[Message, ...]
+    size: int
+
+
+@dataclass(slots=True)
+class _Item:
+    """An output item as far as it is known."""
+
+    kind: str
+    id: str
+    status: str = "in_progress"
+    parts: list[str] = field(default_factory=list)
+    logprobs: list[dict[str, Any]] = field(default_factory=list)
+    call: ToolCallDelta | None = None
+    callee: Callee | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    def part(self) -> dict[str, Any]:
+        """The one content part of a message or a thought."""
+        if self.kind == "reasoning":
+            return {"type": "reasoning_text", "text": self.text}
+        return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": self.logprobs}
+
+    def object(self, *, begun: bool = True) -> dict[str, Any]:
+        """The item; not yet `begun` it has no content."""
+        common = {"id": self.id, "type": self.kind, "status": self.status}
+        match self.kind:
+            case "message":
+                return {**common, "role": "assistant", "content": [self.part()] if begun else []}
+            case "reasoning":
+                return {**common, "summary": [], "content": [self.part()] if begun else []}
+        assert self.call is not None
+        assert self.callee is not None
+        space = {"namespace": self.callee.namespace} if self.callee.namespace else {}
+        called = {**common, "call_id": self.call.id, "name": self.callee.name, **space}
+        if self.callee.custom:
+            return {**called, "input": free_text(self.text) if begun else ""}
+        return {**called, "arguments": self.text}
+
+
+class ResponseStream:
+    """Feed events, send what comes back; `body` is all of it as one response. Items never interleave."""
+
+    def __init__(self, answer: Answer, asked: Asked) -> None:
+        self._answer, self._asked = answer, asked
+        self._suffix = answer.id.partition("_")[2]
+        self._items: list[_Item] = []
+        self._open: _Item | None = None
+        self._sequence = 0
+        self._begun = False
+        self._status = "in_progress"
+        self._error: dict[str, Any] | None = None
+        self._usage: Usage | None = None
+        self._completed: int | None = None
+
+    def feed(self, index: int, event: Event) -> bytes:
+        """The stream's events of one event; empty where it has none."""
+        match event:
+            case Started():
+                return self._begin()
+            case TextDelta(text, logprobs):
+                return self._text(text, logprobs)
+            case ReasoningDelta(text):
+                return self._thought(text)
+            case ToolCallDelta():
+                return self._called(event)
+            case Finished(reason, usage):
+                self._usage = usage
+                self._status = "incomplete" if reason == "length" else "completed"
+                self._completed = self._answer.created + int(self._answer.clock())
+                return self._end(self._status)
+            case Failed():
+                return b""
+
+    def heartbeat(self) -> bytes:
+        """An event, not a comment: some clients count the seconds between events."""
+        return self._lifecycle("response.in_progress") if self._begun else self._begin()
+
+    def close(self) -> bytes:
+        return self._lifecycle(f"response.{self._status}")
+
+    def error(self, error: ApplianceError) -> bytes:
+        said = responses_error(error)
+        self._status = "cancelled" if isinstance(error, Cancelled) else "failed"
+        self._error = {"code": "server_error" if error.status >= 500 else said["code"], "message": said["message"]}
+        return self._end("incomplete") + self._lifecycle("response.failed")
+
+    def body(self) -> bytes:
+        """The response, once it has finished."""
+        return bytes(_encode(self.response()))
+
+    def response(self) -> dict[str, Any]:
+        """The object as it is now."""
+        incomplete = {"reason": "max_output_tokens"} if self._status == "incomplete" else None
+        return {
+            "id": self._answer.id,
+            "object": "response",
+            "created_at": self._answer.created,
+            "completed_at": self._completed,
+            "status": self._status,
+            "error": self._error,
+            "incomplete_details": incomplete,
+            "model": self._answer.model,
+            "output": [item.object() for item in self._items if item is not self._open],
+            "background": False,
+            "service_tier": "default",
+            **self._asked.echo,
+            "usage": None if self._usage is None else _usage(self._usage),
+        }
+
+    def kept(self) -> Kept | None:
+        """What to keep of it, where the client did not ask to keep nothing."""
+        if not self._asked.echo["store"]:
+            return None
+        response = self.response()
+        items = [
+            {"id": f"{_PREFIX.get(item['type'], 'item')}_{self._suffix}i{at}", **item}
+            for at, item in enumerate(self._asked.items)
+        ]
+        history = (*self._asked.history, *self._said())
+        return Kept(response, items, history, self._asked.size + len(_encode(response)))
+
+    def _said(self) -> list[Message]:
+        """The answer as turns."""
+        turns: list[Message] = []
+        for item in self._items:
+            if item.kind == "message":
+                turns.append(Message(role="assistant", content=item.text))
+            elif item.kind == "reasoning":
+                turns.append(Message(role="assistant", reasoning=item.text))
+            elif item.call is not None:
+                call = ToolCall(id=item.call.id or "", name=item.call.name or "", arguments=item.text)
+                turns.append(Message(role="assistant", tool_calls=(call,)))
+        return turns
+
+    def _begin(self) -> bytes:
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._lifecycle("response.created") + self._lifecycle("response.in_progress")
+
+    def _text(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> bytes:
+        if not text and not logprobs:
+            return b""
+        said, item = self._item("message")
+        tokens = [token_logprob(token) for token in logprobs] if self._asked.logprobs else []
+        item.parts.append(text)
+        item.logprobs += tokens
+        return said + self._event(
+            "response.output_text.delta", item_id=item.id, output_index=self._at, content_index=0, delta=text,
+            logprobs=tokens,
+        )  # fmt: skip
+
+    def _thought(self, text: str) -> bytes:
+        if not text:
+            return b""
+        said, item = self._item("reasoning")
+        item.parts.append(text)
+        return said + self._event(
+            "response.reasoning_text.delta", item_id=item.id, output_index=self._at, content_index=0, delta=text
+        )
+
+    def _called(self, call: ToolCallDelta) -> bytes:
+        said, item = b"", self._open
+        if item is None or item.call is None or item.call.index != call.index:
+            callee = self._asked.callees.get(call.name or "", Callee(call.name or ""))
+            kind = "custom_tool_call" if callee.custom else "function_call"
+            said, item = self._new(_Item(kind, self._id(kind), call=call, callee=callee))
+        item.parts.append(call.arguments)
+        if item.kind == "custom_tool_call" or not call.arguments:
+            return said
+        return said + self._event(
+            "response.function_call_arguments.delta", item_id=item.id, output_index=self._at, delta=call.arguments
+        )
+
+    def _item(self, kind: str) -> tuple[bytes, _Item]:
+        """The open item of this kind, or a new one with its content part, and what was said for it."""
+        if self._open is not None and self._open.kind == kind:
+            return b"", self._open
+        said, item = self._new(_Item(kind, self._id(kind)))
+        return said + self._part("response.content_part.added", item), item
+
+    def _new(self, item: _Item) -> tuple[bytes, _Item]:
+        said = self._end("completed")
+        self._open = item
+        self._items.append(item)
+        added = item.object(begun=False)
+        return said + self._event("response.output_item.added", output_index=self._at, item=added), item
+
+    def _end(self, status: str) -> bytes:
+        """Close the open item."""
+        if (item := self._open) is None:
+            return b""
+        item.status = status
+        said = self._closing(item)
+        self._open = None
+        return said + self._event("response.output_item.done", output_index=self._at, item=item.object())
+
+    def _closing(self, item: _Item) -> bytes:
+        """What is said of an item's whole content."""
+        at: dict[str, Any] = {"item_id": item.id, "output_index": self._at}
+        match item.kind:
+            case "message":
+                done = self._event(
+                    "response.output_text.done", **at, content_index=0, text=item.text, logprobs=item.logprobs
+                )
+                return done + self._part("response.content_part.done", item)
+            case "reasoning":
+                done = self._event("response.reasoning_text.done", **at, content_index=0, text=item.text)
+                return done + self._part("response.content_part.done", item)
+            case "custom_tool_call":
+                text = free_text(item.text)
+                delta = self._event("response.custom_tool_call_input.delta", **at, delta=text)
+                return delta + self._event("response.custom_tool_call_input.done", **at, input=text)
+            case _:
+                name = item.callee.name if item.callee else ""
+                return self._event("response.function_call_arguments.done", **at, name=name, arguments=item.text)
+
+    def _part(self, kind: str, item: _Item) -> bytes:
+        return self._event(kind, item_id=item.id, output_index=self._at, content_index=0, part=item.part())
+
+    def _lifecycle(self, kind: str) -> bytes:
+        return self._event(kind, response=self.response())
+
+    def _event(self, kind: str, **data: Any) -> bytes:
+        data = {"type": kind, "sequence_number": self._sequence, **data}
+        self._sequence += 1
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), one_line(_encode(data)))
+
+    def _id(self, kind: str) -> str:
+        return f"{_PREFIX[kind]}_{self._suffix}{len(self._items)}"
+
+    @property
+    def _at(self) -> int:
+        return len(self._items) - 1
+
+
+_PREFIX = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+
+
+def free_text(arguments: str) -> str:
+    """A custom tool's input, out of the JSON it was written in."""
+    try:
+        value = msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+    match value:
+        case {"input": str(text)}:
+            return text
+        case _:
+            return arguments
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.prompt_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    }

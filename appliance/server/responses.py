@@ -1,0 +1,78 @@
+"""Responses that were given: what of them is kept, and the routes that tell of it."""
+
+import msgspec
+from sanic import HTTPResponse, Request
+
+from appliance.errors import BadRequest, Cancelled
+from appliance.protocols import openai_responses
+from appliance.protocols.adapter import Decoded, Encoder, Fold
+from appliance.protocols.responses_stream import ResponseStream
+from appliance.server.body import read_body
+from appliance.server.context import Context
+from appliance.server.edge import json_response
+
+
+def read(body: bytes, context: Context) -> Decoded:
+    """A request, with what it goes on from."""
+    return openai_responses.read(body, context.responses.recall)
+
+
+def ended(context: Context, said: Encoder | Fold) -> None:
+    """Keep an answer, also one that failed: it can be asked for."""
+    assert isinstance(said, ResponseStream)
+    if (kept := said.kept()) is not None:
+        context.responses.keep(kept)
+
+
+async def show(request: Request, context: Context, id: str) -> HTTPResponse:
+    """`GET /v1/responses/{id}`: a response as it ended."""
+    return _json(context.responses.get(id).response)
+
+
+async def delete(request: Request, context: Context, id: str) -> HTTPResponse:
+    """`DELETE /v1/responses/{id}`: forget a response."""
+    context.responses.forget(id)
+    return _json({"id": id, "object": "response", "deleted": True})
+
+
+async def input_items(request: Request, context: Context, id: str) -> HTTPResponse:
+    """`GET /v1/responses/{id}/input_items`: what it was asked, the newest item first unless `order=asc`."""
+    items = context.responses.get(id).items
+    if request.args.get("order", "desc") == "desc":
+        items = items[::-1]
+    ids = [item["id"] for item in items]
+    if (after := request.args.get("after")) in ids:
+        items = items[ids.index(after) + 1 :]
+    limit = _limit(request.args.get("limit", "20"))
+    page = items[:limit]
+    return _json(
+        {
+            "object": "list",
+            "data": page,
+            "first_id": page[0]["id"] if page else None,
+            "last_id": page[-1]["id"] if page else None,
+            "has_more": len(items) > len(page),
+        }
+    )
+
+
+async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
+    """`POST /v1/responses/{id}/cancel`: end a response that is still being made."""
+    await read_body(request, context.running.deployment.server)
+    entry = next((entry for entry in context.in_flight if entry.answer == id), None)
+    if entry is None:
+        context.responses.get(id)
+        raise BadRequest(f"the response {id[:64]!r} has ended already", param="response_id")
+    context.in_flight.end(Cancelled("the response was cancelled"), id)
+    created = int(entry.started)
+    return _json(openai_responses.cancelled(id, entry.asked_model, created))
+
+
+def _limit(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise BadRequest("`limit` must be an integer from 1 to 100", param="limit")
+    return int(text)
+
+
+def _json(value: object) -> HTTPResponse:
+    return json_response(msgspec.json.encode(value))

@@ -1,0 +1,152 @@
+"""Responses through the official client, against the real process."""
+
+import asyncio
+import threading
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.server.up import PATIENCE, Up
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "strict": False,
+}
+
+
+def ask(up: Up, **fields: Any) -> Any:
+    return up.client().responses.create(**{"model": "demo", "input": "hi", **fields})
+
+
+def test_a_whole_response(up: Up) -> None:
+    response = ask(up)
+    assert (response.output_text, response.status, response.model) == ("You said: hi", "completed", "demo")
+    assert response.id.startswith("resp_")
+    assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
+
+
+@pytest.mark.parametrize("words", ["hi", "weather in Zürich?", "all cities"])
+def test_a_streamed_response_is_the_whole_one(up: Up, words: str) -> None:
+    with up.client().responses.stream(model="agent", input=words, tools=[WEATHER]) as stream:
+        kinds = [event.type for event in stream]
+        streamed = stream.get_final_response()
+    whole = ask(up, model="agent", input=words, tools=[WEATHER])
+    assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+    assert _plain(streamed) == _plain(whole)
+
+
+def _plain(response: Any) -> dict[str, Any]:
+    plain = response.model_dump(include={"status", "output", "tools", "tool_choice"})
+    for item in plain["output"]:
+        for own in ("id", "call_id", "parsed_arguments"):
+            item.pop(own, None)
+        for part in item.get("content") or ():
+            part.pop("parsed", None)
+    return {**plain, "output_tokens": response.usage.output_tokens}
+
+
+def test_the_asynchronous_client_streams_text(up: Up) -> None:
+    async def text() -> str:
+        async with openai.AsyncOpenAI(base_url=f"{up.url}/v1", api_key="any") as client:
+            stream = await client.responses.create(model="demo", input="hi", stream=True)
+            return "".join([event.delta async for event in stream if event.type == "response.output_text.delta"])
+
+    assert asyncio.run(text()) == "You said: hi"
+
+
+def test_an_agents_turn_with_a_tool(up: Up) -> None:
+    first = ask(up, model="agent", input="weather in Zürich?", tools=[WEATHER])
+    reasoning, message, call = first.output
+    assert [reasoning.type, message.type, call.type] == ["reasoning", "message", "function_call"]
+    assert (call.name, call.arguments) == ("weather", '{"city": "Zürich"}')
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "it is sunny"}
+    kept = ask(up, model="agent", input=[result], previous_response_id=first.id, tools=[WEATHER])
+    sent = [{"role": "user", "content": "weather in Zürich?"}, *first.output, result]
+    resent = ask(up, model="agent", input=sent, tools=[WEATHER])
+    assert kept.output_text == resent.output_text == "Take a hat."
+    assert kept.usage.input_tokens == resent.usage.input_tokens
+
+
+def test_instructions_are_not_inherited(up: Up) -> None:
+    first = ask(up, instructions="be very brief indeed")
+    second = ask(up, previous_response_id=first.id)
+    counted = up.client().responses.input_tokens.count(model="demo", input="hi", previous_response_id=first.id)
+    assert second.usage.input_tokens == counted.input_tokens
+    with_them = ask(up, previous_response_id=first.id, instructions="be very brief indeed")
+    assert with_them.usage.input_tokens > second.usage.input_tokens
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_response_is_kept_until_it_is_deleted(up: Up, stream: bool) -> None:
+    client = up.client()
+    if stream:
+        *_, last = client.responses.create(model="demo", input="hi", stream=True)
+        made = last.response  # type: ignore[union-attr]
+    else:
+        made = ask(up)
+    assert client.responses.retrieve(made.id).output_text == "You said: hi"
+    items = client.responses.input_items.list(made.id).data
+    assert [(item.type, item.content[0].text) for item in items] == [("message", "hi")]  # type: ignore[union-attr]
+    assert all(item.id for item in items)
+    client.responses.delete(made.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(made.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(up, previous_response_id=made.id)
+    assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
+
+
+def test_what_should_not_be_stored_is_not(up: Up) -> None:
+    with pytest.raises(openai.NotFoundError):
+        up.client().responses.retrieve(ask(up, store=False).id)
+
+
+def test_a_limit_makes_it_incomplete(up: Up) -> None:
+    response = ask(up, max_output_tokens=1)
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+
+
+def test_a_running_response_can_be_cancelled(up: Up) -> None:
+    client = up.client()
+    stream = client.responses.create(model="endless", input="go", stream=True)
+    events = iter(stream)
+    created: Any = next(events)
+    cancelled = client.responses.cancel(created.response.id)
+    assert cancelled.status == "cancelled"
+    *_, last = events
+    assert last.type == "response.failed"
+    assert last.response.status == "cancelled"
+    assert client.responses.retrieve(created.response.id).status == "cancelled"
+    with pytest.raises(openai.BadRequestError, match="has ended already"):
+        client.responses.cancel(created.response.id)
+
+
+def test_a_prompt_that_is_too_long_names_the_input(up: Up) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(up, model="fussy", input="word " * 200)
+    assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "input")
+
+
+# ---- requests by id
+def test_a_running_request_is_listed_and_can_be_cancelled(up: Up) -> None:
+    answered: list[httpx.Response] = []
+
+    def wait() -> None:
+        body = {"model": "long", "messages": [{"role": "user", "content": "go"}]}
+        headers = {"x-request-id": "my-request"}
+        answered.append(httpx.post(f"{up.url}/v1/chat/completions", json=body, headers=headers, timeout=PATIENCE))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not (mine := [row for row in up.get("/v1/requests").json()["data"] if row["id"] == "my-request"]):
+        assert thread.is_alive()
+    assert (mine[0]["endpoint"], mine[0]["model"]) == ("/v1/chat/completions", "long")
+    response = httpx.post(f"{up.url}/v1/requests/my-request/cancel")
+    assert (response.status_code, response.json()["cancelled"]) == (200, True)
+    thread.join(PATIENCE)
+    assert (answered[0].status_code, answered[0].json()["error"]["code"]) == (499, "cancelled")
+    assert httpx.post(f"{up.url}/v1/requests/my-request/cancel").status_code == 404
