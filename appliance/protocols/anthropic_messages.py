@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.errors import Unsupported
+from appliance.errors import BadRequest
+from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.anthropic_blocks import Block, Turn, to_messages, to_system
 from appliance.protocols.anthropic_stream import MessageStream
@@ -25,7 +26,7 @@ from appliance.protocols.sampling import (
     template,
 )
 from appliance.protocols.turns import tidy
-from appliance.vocab.request import GenerateRequest, Message
+from appliance.vocab.request import GenerateRequest, Grammar, Message
 
 
 class _Thinking(msgspec.Struct):
@@ -34,6 +35,7 @@ class _Thinking(msgspec.Struct):
 
 class _Format(msgspec.Struct):
     type: str
+    schema: dict[str, Any] | None = None
 
 
 class _OutputConfig(msgspec.Struct):
@@ -42,11 +44,8 @@ class _OutputConfig(msgspec.Struct):
 
 
 def _format(name: str, config: _OutputConfig) -> _OutputConfig:
-    if config.format is not None:
-        raise Unsupported(
-            f"`{name}.format` is not supported: constrained output is not available in this version",
-            param=f"{name}.format",
-        )
+    if config.format is not None and (config.format.type != "json_schema" or config.format.schema is None):
+        raise BadRequest(f"`{name}.format` must be a json_schema with a `schema`", param=f"{name}.format")
     return config
 
 
@@ -78,7 +77,7 @@ FIELDS: dict[str, Reader] = {
     "workspace_id": ignored,
     # asking for these would
     "mcp_servers": refused("this server calls no others", unless=([],)),
-    "output_format": refused("constrained output is not available in this version"),
+    "output_format": refused("use `output_config.format`"),
 }
 """Every field we know, and how it is read. A field that is not here is listed in `GenerateRequest.ignored`."""
 
@@ -97,6 +96,7 @@ def decode(body: bytes, required: Iterable[str] = ("model", "max_tokens", "messa
         messages=messages,
         tools=chosen(tools.shown, choice(wanted)),
         sampling=patch(given, stop=given.get("stop_sequences")),
+        grammar=_grammar(given.get("output_config")),
         template=template(given, **_thinking(given)),
         continue_final=messages[-1].role == "assistant" and not messages[-1].tool_calls,
         parallel_calls=not (wanted and wanted.disable_parallel_tool_use),
@@ -119,6 +119,12 @@ def _messages(given: dict[str, Any]) -> tuple[Message, ...]:
     if not (system := given.get("system")):
         return messages
     return tidy((Message(role="system", content=system), *messages))
+
+
+def _grammar(config: _OutputConfig | None) -> Grammar | None:
+    if config is None or config.format is None or config.format.schema is None:
+        return None
+    return answer_form.schema("output_config.format.schema", config.format.schema)
 
 
 def _thinking(given: dict[str, Any]) -> dict[str, Any]:

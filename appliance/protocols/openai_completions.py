@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from appliance.errors import BadRequest, Unsupported
 from appliance.protocols.adapter import Decoded
+from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.completions_stream import Completions
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
 from appliance.protocols.sampling import (
@@ -70,6 +71,7 @@ FIELDS: dict[str, Reader] = {
         str | list[Any], "a string, a list of strings, a list of token ids, or a list of such lists", _prompts
     ),
     **{name: reader for name, reader in SAMPLING.items() if name != "chat_template_kwargs"},
+    **FORMS,
     "max_tokens": count,
     "n": choices,
     "best_of": choices,
@@ -116,6 +118,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         **common(given),
         prompts=given["prompt"],
         sampling=patch(given),
+        grammar=form(given),
         default_max_tokens=DEFAULT_MAX_TOKENS,
         # The best of several is found by log-probabilities, whether the client wants to see them or not.
         logprobs=0 if logprobs is None and samples > given.get("n", 1) else logprobs,

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from appliance.errors import UnknownPrevious, Unsupported
+from appliance.errors import BadRequest, UnknownPrevious
+from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.fields import Reader, check_depth, ignored, read_fields, refused, typed
 from appliance.protocols.openai_tools import chosen
@@ -25,7 +26,7 @@ from appliance.protocols.sampling import (
     text,
 )
 from appliance.protocols.turns import tidy
-from appliance.vocab.request import GenerateRequest, Message
+from appliance.vocab.request import GenerateRequest, Grammar, Message
 
 Recall = Callable[[str], Kept | None]
 """The kept response of an id."""
@@ -40,6 +41,7 @@ class _Reasoning(msgspec.Struct):
 
 class _Format(msgspec.Struct):
     type: str
+    schema: dict[str, Any] | None = None
 
 
 class _Text(msgspec.Struct):
@@ -48,12 +50,14 @@ class _Text(msgspec.Struct):
 
 
 def _text_config(name: str, config: _Text) -> _Text:
-    if config.format is not None and config.format.type != "text":
-        raise Unsupported(
-            f"`{name}.format` is not supported: only {{'type': 'text'}} is available in this version",
-            param=f"{name}.format",
-        )
-    return config
+    match config.format:
+        case None | _Format(type="text" | "json_object") | _Format(type="json_schema", schema=dict()):
+            return config
+        case _:
+            raise BadRequest(
+                f"`{name}.format` must be of type text, json_object, or json_schema with a `schema`",
+                param=f"{name}.format",
+            )
 
 
 FIELDS: dict[str, Reader] = {
@@ -154,11 +158,22 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...], recall: Recall) ->
         tools=chosen(tools.shown, choice(given.get("tool_choice"))),
         sampling=patch(given, max_tokens=given.get("max_output_tokens")),
         logprobs=given.get("top_logprobs", 0) if _LOGPROBS in given.get("include", ()) else None,
+        grammar=_grammar(given.get("text", _Text()).format),
         template=template(given, reasoning_effort=reasoning.effort),
         parallel_calls=given.get("parallel_tool_calls", True),
         user=given.get("user"),
         ignored=(*unknown, *tools.left_out),
     )
+
+
+def _grammar(wanted: _Format | None) -> Grammar | None:
+    match wanted:
+        case _Format(type="json_object"):
+            return Grammar("json_object", "", "text.format")
+        case _Format(type="json_schema", schema=dict() as schema):
+            return answer_form.schema("text.format.schema", schema)
+        case _:
+            return None
 
 
 def _history(given: dict[str, Any], recall: Recall) -> tuple[Message, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from appliance.protocols import anthropic_messages, openai_chat, openai_completions
+from appliance.protocols import anthropic_messages, ollama, openai_chat, openai_completions
 from appliance.protocols.adapter import Decoded, Encoder, Fold
 from appliance.server import responses
 from appliance.server.context import Context
@@ -41,4 +41,6 @@ ADAPTERS: dict[str, Adapter] = {
     "/v1/completions": Adapter(alone(openai_completions.read), "cmpl-"),
     "/v1/messages": Adapter(alone(anthropic_messages.read), "msg_"),
     "/v1/responses": Adapter(responses.read, "resp_", ended=responses.ended),
+    "/api/chat": Adapter(alone(ollama.read_chat), "ollama-", JSON_LINES),
+    "/api/generate": Adapter(alone(ollama.read_generate), "ollama-", JSON_LINES),
 }

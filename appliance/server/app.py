@@ -10,7 +10,7 @@ from sanic.config import Config
 from sanic.http.constants import HTTP
 
 from appliance import log
-from appliance.server import responses, routes
+from appliance.server import ollama_routes, responses, routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
@@ -25,6 +25,9 @@ READS: dict[str, Handler] = {
     "/v1/responses/<id:str>": responses.show,
     "/v1/responses/<id:str>/input_items": responses.input_items,
     "/v1/requests": routes.list_requests,
+    "/api/tags": ollama_routes.tags,
+    "/api/ps": ollama_routes.ps,
+    "/api/version": ollama_routes.version,
     "/healthz": routes.health,
     "/health": routes.health,
     "/readyz": routes.ready,
@@ -38,6 +41,7 @@ WRITES: dict[str, Handler] = {
     **{path: partial(answer, endpoint=path, question=question) for path, question in QUESTIONS.items()},
     "/v1/responses/<id:str>/cancel": responses.cancel,
     "/v1/requests/<id:str>/cancel": routes.cancel_request,
+    "/api/show": ollama_routes.show,
 }
 """Answered to POST; a handler that wants the body reads it itself."""
 

@@ -11,7 +11,7 @@ from appliance.protocols.anthropic_messages import decode, decode_count
 from appliance.protocols.anthropic_stream import MessageStream
 from appliance.protocols.errors import anthropic, anthropic_error, shape_of
 from appliance.vocab.event import Event, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta, Usage
-from appliance.vocab.request import Message, SamplingPatch, Tool, ToolCall
+from appliance.vocab.request import Grammar, Message, SamplingPatch, Tool, ToolCall
 
 USER = {"role": "user", "content": "hi"}
 TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
@@ -101,6 +101,8 @@ BAD: dict[str, tuple[bytes, str, str]] = {
                             "messages[0].content[0].tool_use_id", "required"),
     "temperature 1.5": (body(temperature=1.5), "temperature", "from 0 to 1"),
     "stop_sequences a string": (body(stop_sequences="x"), "stop_sequences", "a list of strings"),
+    "a form without a schema": (body(output_config={"format": {"type": "json_schema"}}), "output_config.format",
+                                "`schema`"),
     "a tool without name": (body(tools=[{"input_schema": {}}]), "tools[0].name", "required"),
     "a tool twice": (body(tools=[TOOL, TOOL]), "tools[1].name", "too"),
     "a bad schema": (body(tools=[{"name": "f", "input_schema": {"type": "array"}}]), "tools[0].input_schema.type",
@@ -151,6 +153,10 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                                           {"tools": (), "ignored": ("tools[0]:web_search_20250305",)}),
     "thinking": ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, {"template": {"enable_thinking": True}}),
     "no thinking": ({"thinking": {"type": "disabled"}}, {"template": {"enable_thinking": False}}),
+    "a form": ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
+               {"grammar": Grammar("json_schema", '{"type": "object"}', "output_config.format.schema")}),
+    "a forced tool": ({"tools": [TOOL], "tool_choice": {"type": "any"}}, {"tools": (
+                      Tool(name="f", description="d", parameters={"type": "object"}, forced=True),)}),
     "an effort": ({"output_config": {"effort": "low"}}, {"template": {"reasoning_effort": "low"}}),
     "what agents send along": (
         {"metadata": {"user_id": "u"}, "context_management": {}, "service_tier": "auto", "betas": ["x"]},

@@ -9,7 +9,7 @@ from appliance.errors import BadRequest, EngineDied, Unsupported
 from appliance.protocols.adapter import Answer
 from appliance.protocols.openai_completions import decode, read
 from appliance.vocab.event import Event, Finished, Started, TextDelta, TokenLogprob, TopToken, Usage
-from appliance.vocab.request import SamplingPatch, TextPrompt, TokenPrompt
+from appliance.vocab.request import Grammar, SamplingPatch, TextPrompt, TokenPrompt
 
 
 def body(**fields: Any) -> bytes:
@@ -74,6 +74,7 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no tokens": ({"max_tokens": 0, "echo": True}, {"sampling": SamplingPatch(max_tokens=0)}),
     "best of three": ({"n": 2, "best_of": 3}, {"n": 3, "logprobs": 0}),
     "log-probabilities": ({"logprobs": 5}, {"logprobs": 5}),
+    "a form": ({"guided_regex": "a+"}, {"grammar": Grammar("regex", "a+", "guided_regex")}),
     "extensions": ({"top_k": 5, "min_p": 0.1}, {"sampling": SamplingPatch(top_k=5, min_p=0.1)}),
     "unknown fields": ({"flavour": 1, "suffix": ""}, {"ignored": ("flavour",)}),
 }  # fmt: skip

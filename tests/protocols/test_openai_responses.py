@@ -19,7 +19,7 @@ from appliance.vocab.event import (
     ToolCallDelta,
     Usage,
 )
-from appliance.vocab.request import Message, SamplingPatch, Tool, ToolCall
+from appliance.vocab.request import Grammar, Message, SamplingPatch, Tool, ToolCall
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True, "description": "d"}
 CUSTOM = {"type": "custom", "name": "patch", "description": "Edit.", "format": {
@@ -102,6 +102,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "arguments an object": (item(type="function_call", call_id="c", name="f", arguments={}), "input[0]", "arguments"),
     "temperature 3": (body(temperature=3), "temperature", "from 0 to 2"),
     "max_output_tokens 0": (body(max_output_tokens=0), "max_output_tokens", "at least 1"),
+    "a form without a schema": (body(text={"format": {"type": "json_schema"}}), "text.format", "`schema`"),
     "a tool without name": (body(tools=[{"type": "function"}]), "tools[0].name", "letters"),
     "a tool twice": (body(tools=[FUNCTION, FUNCTION]), "tools[1].name", "too"),
     "a bad schema": (body(tools=[{**FUNCTION, "parameters": {"type": "array"}}]), "tools[0].parameters.type",
@@ -160,6 +161,10 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
          {"type": "function", "name": "f"}]}},
         {"tools": (Tool(name="f", description="d", parameters={"type": "object"}, strict=True),)}),
     "one call at most": ({"parallel_tool_calls": False}, {"parallel_calls": False}),
+    "a form": ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}},
+               {"grammar": Grammar("json_schema", '{"type": "object"}', "text.format.schema")}),
+    "any object": ({"text": {"format": {"type": "json_object"}}},
+                   {"grammar": Grammar("json_object", "", "text.format")}),
     "an effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"template": {"reasoning_effort": "low"}}),
     "log-probabilities": ({"include": ["message.output_text.logprobs"], "top_logprobs": 2}, {"logprobs": 2}),
     "top_logprobs that are not included": ({"top_logprobs": 2}, {"logprobs": None}),
