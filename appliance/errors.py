@@ -143,20 +143,6 @@ class UnknownPrevious(BadRequest):
     code = "previous_response_not_found"
 
 
-class UnknownResponse(ApplianceError):
-    """No response of this id is kept."""
-
-    status = 404
-    code = "response_not_found"
-    fault = Fault.CLIENT
-
-
-class UnknownPrevious(BadRequest):
-    """The response to go on from is not kept."""
-
-    code = "previous_response_not_found"
-
-
 class SlowBody(ApplianceError):
     """The client stopped sending its body."""
 

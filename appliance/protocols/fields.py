@@ -3,7 +3,8 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,8 +13,22 @@ from appliance.errors import BadRequest, Unsupported
 MAX_DEPTH = 64
 """Deepest nesting of a free-form value (a tool's schema, template arguments)."""
 
-Reader = Callable[[str, msgspec.Raw], Any]
-"""Takes a field's name and raw JSON, returns its value; None means not given."""
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Called with a field's name and raw JSON it returns the value; None means not given.
+
+    `use` says what becomes of the field, `kind` is the type it is read as, `says` that type or the reason in words.
+    """
+
+    read: Callable[[str, msgspec.Raw], Any]
+    use: Literal["honoured", "ignored", "refused"]
+    says: str
+    kind: Any = Any
+
+    def __call__(self, name: str, raw: msgspec.Raw) -> Any:
+        return self.read(name, raw)
+
 
 _ROOT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in `)?\$(?P<path>[^`]*)`)?$", re.DOTALL)
@@ -69,11 +84,11 @@ def typed(kind: Any, must_be: str, then: Callable[[str, Any], Any] | None = None
         value = _decode(decoder, must_be, name, raw)
         return value if then is None or value is None else then(name, value)
 
-    return read
+    return Reader(read, "honoured", must_be, kind)
 
 
-def ignored(name: str, raw: msgspec.Raw) -> None:
-    """A field whose absence changes no answer: accepted and not read."""
+ignored = Reader(lambda name, raw: None, "ignored", "accepted; it changes no answer")
+"""A field whose absence changes no answer: accepted and not read."""
 
 
 def refused(why: str, *, unless: tuple[Any, ...] = ()) -> Reader:
@@ -85,7 +100,7 @@ def refused(why: str, *, unless: tuple[Any, ...] = ()) -> Reader:
         if value is not None and value not in unless:
             raise Unsupported(f"`{name}` is not supported: {why}", param=name)
 
-    return read
+    return Reader(read, "refused", why)
 
 
 def check_depth(name: str, value: Any) -> Any:

@@ -16,6 +16,7 @@ from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
 from appliance.server.generation import serve
+from appliance.server.openapi import descriptions
 
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
@@ -62,6 +63,8 @@ def build_app(context: Context) -> Sanic:
         app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in WRITES.items():
         app.add_route(_bind(handler, context), path, methods=["POST"], name=f"post_{_name(path)}", stream=True)
+    for path, handler in descriptions(context.version, READS, WRITES, DELETES).items():
+        app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in DELETES.items():
         app.add_route(_bind(handler, context), path, methods=["DELETE"], name=f"delete_{_name(path)}")
     app.error_handler.add(Exception, answer_error)

@@ -1,6 +1,6 @@
 """Prompts as their model's tokenizer sees them, asked of its engine: counted, tokenized, rendered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from appliance.config.sampling import decide
 from appliance.control.handle import Counted
 from appliance.errors import Unavailable
 from appliance.protocols import anthropic_messages, openai_chat, openai_responses, tokens
+from appliance.protocols.fields import Reader
 from appliance.server.adapters import alone
 from appliance.server.body import read_body
 from appliance.server.context import Context
@@ -27,8 +28,14 @@ Say = Callable[[GenerateRequest, Counted, int], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An endpoint about a prompt; with `detail` its answer needs the ids or the text."""
+    """An endpoint about a prompt; with `detail` its answer needs the ids or the text.
 
+    `text` is what the endpoint is for, `fields` its body's with those it cannot do without.
+    """
+
+    text: str
+    fields: Mapping[str, Reader]
+    required: tuple[str, ...]
     decode: Callable[[bytes, Context], GenerateRequest]
     say: Say
     detail: bool = True
@@ -39,10 +46,18 @@ def _responses(body: bytes, context: Context) -> GenerateRequest:
 
 
 _TOKENIZE = Question(
-    alone(tokens.decode_tokenize), lambda asked, counted, context: tokens.tokenized(counted.tokens, context)
+    "The token ids of a text, or of messages.",
+    {**openai_chat.FIELDS, **tokens.TOKENIZE},
+    ("model",),
+    alone(tokens.decode_tokenize),
+    lambda asked, counted, context: tokens.tokenized(counted.tokens, context),
 )
 _DETOKENIZE = Question(
-    alone(tokens.decode_detokenize), lambda asked, counted, context: tokens.detokenized(counted.text)
+    "The text of token ids.",
+    tokens.DETOKENIZE,
+    ("model", "tokens"),
+    alone(tokens.decode_detokenize),
+    lambda asked, counted, context: tokens.detokenized(counted.text),
 )
 
 QUESTIONS: dict[str, Question] = {
@@ -51,15 +66,24 @@ QUESTIONS: dict[str, Question] = {
     "/detokenize": _DETOKENIZE,
     "/v1/detokenize": _DETOKENIZE,
     "/v1/chat/completions/render": Question(
+        "The prompt as the model sees it, and its tokens.",
+        openai_chat.FIELDS,
+        ("model", "messages"),
         alone(openai_chat.decode),
         lambda asked, counted, context: tokens.rendered(asked.model, counted.text, counted.tokens),
     ),
     "/v1/messages/count_tokens": Question(
+        "How many tokens a message's prompt has.",
+        anthropic_messages.FIELDS,
+        ("model", "messages"),
         alone(anthropic_messages.decode_count),
         lambda asked, counted, context: {"input_tokens": counted.count},
         detail=False,
     ),
     "/v1/responses/input_tokens": Question(
+        "How many tokens a response's prompt has.",
+        openai_responses.FIELDS,
+        ("model", "input"),
         _responses,
         lambda asked, counted, context: {"object": "response.input_tokens", "input_tokens": counted.count},
         detail=False,

@@ -12,7 +12,10 @@ from tests.server.up import Up, deployment
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """An appliance with the fake models of tests.server.up and bodies of up to 1 MiB."""
     aliases = "aliases: {fast: demo, 'gpt-4*': demo, quiet: {model: demo, hidden: true}, org/name: demo,"
-    aliases += " strict: {model: demo, policy: {lock: {temperature: 0}, clamp: {max_tokens: [1, 3]}}}}\n"
+    aliases += " strict: {model: demo, policy: {lock: {temperature: 0}, clamp: {max_tokens: [1, 3]}}},"
+    aliases += " tuned: {model: values, sampling: {top_k: 7}, policy: {lock: {temperature: 0},"
+    aliases += " clamp: {max_tokens: [1, 50]}}},"
+    aliases += " barred: {model: demo, policy: {forbid: {temperature: reject}}}}\n"
     file = deployment(tmp_path_factory.mktemp("up"), "max_body: 1MiB", more=aliases)
     with Up.start(file) as running:
         running.wait_for("ready")

@@ -30,6 +30,7 @@ SCRIPTS: dict[str, str] = {
     "endless": "text: 'on and on '\nendless: true\nstep_ms: 5\ncontext: 1000000\n",
     "long": "text: 'a word '\nendless: true\nstep_ms: 20\ncontext: 1000000\n",
     "fussy": "fail_render: forbidden\ncontext: 64\n",
+    "values": "text: 't={temperature} k={top_k} m={max_tokens}'\n",
     "agent": """
 text: 'You said: {last}'
 when:
