@@ -188,7 +188,7 @@ class Reloader:
 
     async def _converge(self, forced: bool) -> None:
         """Read until what was read is what the files hold; where files are not watched, only when forced."""
-        watched, again = await asyncio.to_thread(files.watched, self._handled.files), False
+        again = False
         while (held := await asyncio.to_thread(load.digest, self._handled.files)) != self._handled.digest or forced:
             if not forced and not self._running.deployment.server.watch:
                 break
@@ -201,7 +201,8 @@ class Reloader:
                 self._supervisor.forgive()
                 forced = False
         self.matches = self._good and held == self._handled.digest
-        if watched != await asyncio.to_thread(files.watched, self._handled.files):
+        # A link that was switched leads to another directory, perhaps before this look began.
+        if self._watch.watching != await asyncio.to_thread(files.watched, self._handled.files):
             self._watch.renew()
 
     async def _attempt(self, cause: str) -> Outcome:

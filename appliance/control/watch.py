@@ -32,6 +32,8 @@ class Watch:
         self._names = names
         self._quiet = quiet
         self._saved = saved
+        self.watching: files.Watched | None = None
+        """What notifications are set up for."""
         self._renewed = asyncio.Event()
         self._waiting: asyncio.TimerHandle | None = None
         self._since = 0.0
@@ -50,7 +52,7 @@ class Watch:
         while True:
             # Before the names are read: a change of them meanwhile is not lost.
             self._renewed = asyncio.Event()
-            watched = await asyncio.to_thread(files.watched, self._names())
+            watched = self.watching = await asyncio.to_thread(files.watched, self._names())
             with suppress(OSError, RuntimeError):
                 await self._listen(watched)
             if not self._renewed.is_set():

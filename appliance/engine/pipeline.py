@@ -103,16 +103,11 @@ class Pipeline:
         return list(self._placer.place(pieces, resolved))
 
     def _end(self, reason: FinishReason) -> list[Event]:
-        """Give out what was held for a continuation that does not come."""
-        start = self._chars
-        text = self._utf8.decode(b"", final=True)
-        self._chars += len(text)
+        """Give out what was held for a continuation that does not come; a character that was cut is left out."""
         stops = self._generated > self._limits.min_tokens
         if self._channels is None:
-            pieces = [Piece(start, self._chars, TextDelta(text))] if text else []
-            return self._placed(pieces, self._chars) + self._finished(reason)
-        pieces = self._channels.pieces(text, stops=stops)
-        pieces += self._channels.closing_pieces(stops=stops, cut=reason == "length")
+            return self._placed([], self._chars) + self._finished(reason)
+        pieces = self._channels.closing_pieces(stops=stops, cut=reason == "length")
         events = self._placed(pieces, self._chars)
         return events + self._finished("stop" if self._channels.stopped is not None else reason)
 

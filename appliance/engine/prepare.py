@@ -47,6 +47,7 @@ class Preparer:
 
     def prepare(self, submission: Submission, order: int) -> Sequence:
         """Raises PromptTooLong, BadRequest and what the template raises."""
+        self._check_ids(submission)
         prompt = self.tokens(submission.prompt)
         context = min(submission.context, self.context())
         sampling = submission.sampling
@@ -104,6 +105,16 @@ class Preparer:
                 f"token {wrong} is not in this model's vocabulary of {self.vocab_size} tokens", param="prompt"
             )
         return tokens
+
+    def _check_ids(self, submission: Submission) -> None:
+        """An id past the vocabulary would be written past the end of the logits."""
+        named = {"logit_bias": submission.sampling.logit_bias, "stop_token_ids": submission.sampling.stop_token_ids}
+        for field, ids in named.items():
+            if (wrong := next((t for t in ids if not 0 <= t < self.vocab_size), None)) is not None:
+                raise BadRequest(
+                    f"`{field}`: token {wrong} is not in this model's vocabulary of {self.vocab_size} tokens",
+                    param=field,
+                )
 
     def _ends(self, submission: Submission) -> frozenset[int]:
         asked = frozenset(submission.sampling.stop_token_ids)

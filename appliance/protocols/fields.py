@@ -104,11 +104,16 @@ def refused(why: str, *, unless: tuple[Any, ...] = ()) -> Reader:
 
 
 def check_depth(name: str, value: Any) -> Any:
-    """The value, if it is nested no deeper than MAX_DEPTH. Raises BadRequest."""
+    """The value, if it is nested no deeper than MAX_DEPTH and holds no integer an engine could not be sent.
+
+    Raises BadRequest.
+    """
     level, layer = 0, [value]
     while layer:
         if level > MAX_DEPTH:
             raise BadRequest(f"`{name}` is nested deeper than {MAX_DEPTH} levels", param=name)
+        if any(isinstance(item, int) and not -(2**63) <= item < 2**64 for item in layer):
+            raise BadRequest(f"`{name}` holds an integer of more than 64 bits", param=name)
         layer = [child for item in layer for child in _children(item)]
         level += 1
     return value

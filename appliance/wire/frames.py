@@ -117,7 +117,10 @@ _encoder = msgspec.msgpack.Encoder()
 
 def encode(frame: ToEngine | ToServer) -> bytes:
     """One frame as bytes. Raises WireError above MAX_FRAME."""
-    body = _encoder.encode(frame)
+    try:
+        body = _encoder.encode(frame)
+    except (OverflowError, TypeError) as error:
+        raise WireError(f"a {type(frame).__name__} frame cannot be encoded: {error}") from error
     if len(body) > MAX_FRAME:
         raise WireError(f"a {type(frame).__name__} frame of {len(body)} bytes is over the limit of {MAX_FRAME}")
     return len(body).to_bytes(_HEADER, "big") + body

@@ -26,6 +26,10 @@ CASES = [
     (0, 1.0, 0.3),
     (400, 0.95, 0.01),
     (0, 1.0, 0.0),
+    (0, 0.0, 0.0),
+    (20, 0.0, 0.0),
+    (0, 1e-300, 0.0),
+    (0, 0.5, 1.0),
 ]
 
 
@@ -38,7 +42,9 @@ def reference(logits: np.ndarray, top_k: int, top_p: float, min_p: float) -> np.
         weights[order[top_k:]] = 0
     kept = weights[order]
     before = np.cumsum(kept) - kept
-    weights[order[before >= top_p * kept.sum()]] = 0
+    dropped = before >= top_p * kept.sum()
+    dropped[0] = False
+    weights[order[dropped]] = 0
     return weights / weights.sum()
 
 

@@ -169,6 +169,7 @@ BAD: dict[str, tuple[bytes, str | None, str]] = {
                                            "set by the server"),
     "chat_template_kwargs too deep": (body(chat_template_kwargs=nested(MAX_DEPTH)), "chat_template_kwargs",
                                       "nested deeper"),
+    "chat_template_kwargs past 64 bits": (body(chat_template_kwargs={"a": 2**70}), "chat_template_kwargs", "64 bits"),
     "reasoning_effort unknown": (body(reasoning_effort="huge"), "reasoning_effort", "one of none"),
     "continue a user message": (body(continue_final_message=True), "continue_final_message", "assistant"),
     "continue and prompt": (body(continue_final_message=True, add_generation_prompt=True), "continue_final_message",

@@ -12,6 +12,9 @@ from appliance.engine.mlx.randomness import uniform
 from appliance.engine.mlx.rows import SampleRow
 from appliance.vocab.request import Sampling
 
+GREEDY_BELOW = 1e-6
+"""Temperatures that divide logits into infinities; the likeliest token is what they mean."""
+
 
 class Way(Enum):
     PLAIN = "no filter"
@@ -57,7 +60,7 @@ def drawn_rows(rows: Sequence[SampleRow]) -> tuple[Drawn, ...]:
     """The groups of all rows that are not greedy."""
     groups: dict[Way, list[int]] = {}
     for place, row in enumerate(rows):
-        if row.sampling.temperature > 0:
+        if row.sampling.temperature >= GREEDY_BELOW:
             groups.setdefault(_way(row.sampling), []).append(place)
     return tuple(_group(way, places, rows) for way, places in groups.items())
 

@@ -56,7 +56,8 @@ def _likeliest(scaled: mx.array, count: int) -> tuple[mx.array, mx.array]:
 def _draw_ranked(candidates: mx.array, weights: mx.array, mass: mx.array, uniform: mx.array) -> mx.array:
     """Draw from the first candidates that together reach `mass` (R, 1): (R,)."""
     before = mx.cumsum(weights, axis=-1) - weights
-    weights = mx.where(before < mass, weights, 0.0)
+    first = mx.arange(weights.shape[-1])[None] == 0  # kept whatever top-p says
+    weights = mx.where((before < mass) | first, weights, 0.0)
     chosen = _invert(weights, uniform)[:, None]
     return mx.take_along_axis(candidates, chosen, axis=-1)[:, 0].astype(mx.int32)
 
@@ -89,7 +90,11 @@ def _floor(weights: mx.array, enough: Callable[[mx.array], mx.array], counts: bo
 
 
 def _invert(weights: mx.array, uniform: mx.array) -> mx.array:
-    """The first position whose cumulative weight exceeds uniform × total: (R, V), (R,) → (R,)."""
+    """The first position whose cumulative weight exceeds uniform × total: (R, V), (R,) → (R,).
+
+    Weights that are no numbers give the last position, never one past it: an index out of bounds is not caught.
+    """
     cumulative = mx.cumsum(weights, axis=-1)
     threshold = uniform[:, None] * cumulative[:, -1:]
-    return mx.sum(cumulative <= threshold, axis=-1).astype(mx.int32)
+    place = mx.sum(cumulative <= threshold, axis=-1).astype(mx.int32)
+    return mx.minimum(place, weights.shape[-1] - 1)

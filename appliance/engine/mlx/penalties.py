@@ -13,6 +13,9 @@ import numpy as np
 from appliance.engine.mlx.rows import SampleRow
 from appliance.vocab.request import Sampling
 
+LEAST_REPETITION = 1e-6
+"""Dividing by less gives infinities."""
+
 
 class Penalties:
     """Of the P rows that have any. subtracted: (P, V); answered: (P, V) bool; seen: (P, V) bool or None."""
@@ -28,7 +31,7 @@ class Penalties:
         self.rows = rows
         self.subtracted, self.answered, self.seen = subtracted, answered, seen
         self._index = mx.array(places)
-        self._repetition = _column(rows, "repetition_penalty")
+        self._repetition = mx.maximum(_column(rows, "repetition_penalty"), LEAST_REPETITION)
         self._presence = _column(rows, "presence_penalty")
         self._frequency = _column(rows, "frequency_penalty")
 

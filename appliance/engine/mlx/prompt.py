@@ -2,16 +2,32 @@
 
 import json
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from mlx_lm.tokenizer_utils import load as load_tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from appliance.engine.mlx.tokens import TokenBytes
 from appliance.errors import LoadFailed, TemplateFailed
 from appliance.vocab.request import Message, Tool
 from appliance.vocab.spec import ChatPrompt
+
+RESERVED = frozenset(signature(PreTrainedTokenizerBase.apply_chat_template).parameters) - {"kwargs"}
+"""Names a template variable cannot have: the renderer's own."""
+
+# Whatever a template does wrong with these messages, jinja's own errors aside.
+_TEMPLATE_FAULTS = (
+    jinja2.TemplateError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+)
 
 
 class PromptTokenizer:
@@ -32,6 +48,9 @@ class PromptTokenizer:
 
     def render(self, prompt: ChatPrompt) -> list[int]:
         """Token ids of the rendered conversation. Raises TemplateFailed with the template's own message."""
+        if reserved := sorted(RESERVED & prompt.kwargs.keys()):
+            field = f"chat_template_kwargs.{reserved[0]}"
+            raise TemplateFailed(f"`{field}` is set by the server", param=field)
         template = prompt.template or self._tokenizer.chat_template
         if template is None:
             raise TemplateFailed(
@@ -47,7 +66,15 @@ class PromptTokenizer:
                 continue_final_message=prompt.continue_final,
                 **prompt.kwargs,
             )
-        except (jinja2.TemplateError, ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        except (
+            jinja2.TemplateError,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            IndexError,
+            RecursionError,
+        ) as error:
             raise TemplateFailed(f"the chat template refused these messages: {error}", param="messages") from error
         return self._tokenizer.encode(text, add_special_tokens=False)
 
@@ -109,7 +136,7 @@ def _arguments(text: str) -> Any:
     """Most templates want a mapping and print it as JSON themselves; what is not JSON stays text."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
