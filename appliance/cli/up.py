@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,12 +26,14 @@ from appliance.control.reload import Reloader
 from appliance.control.running import Handled, Outcome, Running
 from appliance.control.state_dir import StateDir, held, state_of
 from appliance.control.supervisor import Supervisor
+from appliance.control.usage import Usage
 from appliance.errors import StartRefused
 from appliance.models.store import Store
 from appliance.server.admin import AdminSocket
 from appliance.server.admin_document import document
 from appliance.server.admin_routes import Admin
 from appliance.server.context import Context
+from appliance.server.door import Door, door
 from appliance.server.listen import address, is_loopback
 from appliance.server.serving import Serving, bind_all
 
@@ -59,8 +62,8 @@ def up(
         if start.deployment.warnings:
             print(human(start.deployment.warnings), file=sys.stderr)
         _refuse_open(start.deployment, insecure)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(file, state, journal, newest, start))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, Usage(state.usage) as usage:
+            runner.run(_serve(file, state, journal, newest, start, partial(door, insecure=insecure, usage=usage)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,14 @@ def _last_good(file: Path, newest: Generation | None) -> _Start:
 
 
 def _refuse_open(deployment: Deployment, insecure: bool) -> None:
-    """Raises StartRefused for an address other machines can reach: this version has no keys."""
+    """Raises StartRefused for an address other machines can reach where nothing asks them for a key."""
+    if insecure or deployment.security.keys:
+        return
     for listen in deployment.server.listen:
-        if not insecure and not is_loopback(listen):
+        if not is_loopback(listen):
             raise StartRefused(
                 f"server.listen {listen} can be reached by other machines, and nothing asks them for a key;"
-                " listen on 127.0.0.1, or start with --insecure",
+                " make one with `appliance keys new NAME`, listen on 127.0.0.1, or start with --insecure",
                 exit_code=REFUSED_BY_POLICY,
             )
 
@@ -118,7 +123,14 @@ def _numbered(journal: Journal, newest: Generation | None, start: _Start) -> int
     return number
 
 
-async def _serve(file: Path, state: StateDir, journal: Journal, newest: Generation | None, start: _Start) -> None:
+async def _serve(
+    file: Path,
+    state: StateDir,
+    journal: Journal,
+    newest: Generation | None,
+    start: _Start,
+    door: Callable[[Running], Door],
+) -> None:
     ended, events = _until_signal(), Events()
     bound = bind_all(start.deployment.server.listen)
     running = Running(start.deployment, _numbered(journal, newest, start))
@@ -138,6 +150,7 @@ async def _serve(file: Path, state: StateDir, journal: Journal, newest: Generati
         context = Context(
             running,
             supervisor,
+            door(running),
             __version__,
             int(time.time()),
             lambda: reloader.last.status != "rejected",

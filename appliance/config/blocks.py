@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY, CachePolicy, Listen, MemorySettings, Queue, ServerSettings, Tls
@@ -36,10 +37,18 @@ class Blocks:
             quiet=reload.get("quiet", 0.3),
             tls=self.tls(server.get("tls", EMPTY)),
             apis=tuple(server.get("apis", ("openai",))),
-            time_zone=server.get("time_zone"),
+            time_zone=self.time_zone(server.get("time_zone")),
             cors=tuple(server.get("cors", ())),
             trusted_hosts=tuple(server.get("trusted_hosts", ())),
         )
+
+    def time_zone(self, name: str | None) -> str | None:
+        try:
+            return None if name is None else ZoneInfo(name).key
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            hint = did_you_mean(name or "", available_timezones()) or "write it like Europe/Zurich"
+            self.notes.say("E105", ("server", "time_zone"), f"there is no time zone {name} on this machine", hint)
+            return None
 
     def tls(self, value: Mapping[str, str]) -> Tls | None:
         found = {}

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 
 from sanic import HTTPResponse, Request, Sanic
@@ -51,6 +52,9 @@ DELETES: dict[str, Handler] = {
 }
 """Answered to DELETE."""
 
+OPEN = frozenset({"/healthz", "/health", "/readyz", "/metrics"})
+"""Answered to anyone: they say nothing of what is asked and answered."""
+
 NEVER = 10.0**9
 MAX_HEADER_BYTES = 16_384
 KEEP_ALIVE_SECONDS = 120
@@ -60,13 +64,14 @@ def build_app(context: Context) -> Sanic:
     """An application that answers from `context`; several may live in one process."""
     app = quiet_app(f"appliance-{id(context):x}")
     for path, handler in READS.items():
-        app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
+        bind = _bind if path in OPEN else _inside
+        app.add_route(bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in WRITES.items():
-        app.add_route(_bind(handler, context), path, methods=["POST"], name=f"post_{_name(path)}", stream=True)
+        app.add_route(_inside(handler, context), path, methods=["POST"], name=f"post_{_name(path)}", stream=True)
     for path, handler in descriptions(context.version, READS, WRITES, DELETES).items():
-        app.add_route(_bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
+        app.add_route(_inside(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in DELETES.items():
-        app.add_route(_bind(handler, context), path, methods=["DELETE"], name=f"delete_{_name(path)}")
+        app.add_route(_inside(handler, context), path, methods=["DELETE"], name=f"delete_{_name(path)}")
     app.error_handler.add(Exception, answer_error)
     return app
 
@@ -86,8 +91,21 @@ def _bind(handler: Handler, context: Context) -> Handler:
     return partial(_call, handler, context)
 
 
+def _inside(handler: Handler, context: Context) -> Handler:
+    return partial(_call_inside, handler, context)
+
+
 async def _call(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
     return await handler(request, context, **parts)
+
+
+async def _call_inside(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
+    """Behind the door, which is passed before anything of a body is read; what only looks costs no key anything."""
+    key = context.door.key_of(request)
+    limited = key if request.method == "POST" else None
+    with log.bound(key=key.name) if key else nullcontext(), context.door.passing(request, limited) as passage:
+        request.ctx.key, request.ctx.passage = key, passage
+        return await handler(request, context, **parts)
 
 
 def _name(path: str) -> str:

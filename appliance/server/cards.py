@@ -11,7 +11,8 @@ from appliance.config.sampling import find, listed
 def cards(deployment: Deployment, states: Mapping[str, str], created: int) -> dict[str, dict[str, Any]]:
     """Cards by id: models, then the aliases clients may know of. `states` are by model, `created` Unix seconds."""
     models = {id: find(deployment, id).model for id in listed(deployment)}
-    return {id: _card(id, model, states.get(model.name, "cold"), created) for id, model in models.items()}
+    found = {id: _card(id, created, _facts(model, states)) for id, model in models.items()}
+    return {**found, **{id: _card(id, created, {"state": "routed"}) for id in deployment.routing.virtual}}
 
 
 def card_list(cards: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
@@ -26,7 +27,11 @@ def card_list(cards: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _card(id: str, model: ModelSpec, state: str, created: int) -> dict[str, Any]:
+def _facts(model: ModelSpec, states: Mapping[str, str]) -> dict[str, Any]:
+    return {"context": model.context, "state": states.get(model.name, "cold"), "model": model.name}
+
+
+def _card(id: str, created: int, facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": id,
         "object": "model",
@@ -36,7 +41,5 @@ def _card(id: str, model: ModelSpec, state: str, created: int) -> dict[str, Any]
         "display_name": id,
         "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "lifecycle": "active",
-        "context": model.context,
-        "state": state,
-        "model": model.name,
+        **facts,
     }

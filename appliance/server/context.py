@@ -1,11 +1,13 @@
 """What every handler of one server shares."""
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from appliance.control.running import Running
 from appliance.control.status import ModelStatus
 from appliance.control.supervisor import Supervisor
+from appliance.server.door import Door
 from appliance.server.in_flight import InFlight
 from appliance.server.metrics import Counter, Histogram, Reading
 from appliance.server.response_store import ResponseStore
@@ -58,6 +60,7 @@ class Context:
 
     running: Running
     supervisor: Supervisor
+    door: Door
     version: str
     started: int
     reload_succeeded: Callable[[], bool]
@@ -65,6 +68,8 @@ class Context:
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)
+    begun: deque[float] = field(default_factory=lambda: deque(maxlen=64))
+    """When the latest generations left the queue, by the monotonic clock."""
     draining: bool = False
 
     def families(self) -> Iterable[Counter | Histogram | Reading]:

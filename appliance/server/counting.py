@@ -17,7 +17,8 @@ from appliance.server.adapters import alone
 from appliance.server.body import read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
-from appliance.server.submission import chat_prompt, target_of
+from appliance.server.routing import route_of
+from appliance.server.submission import chat_prompt
 from appliance.server.tally import tallied
 from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Prompt
@@ -99,7 +100,7 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
         body = await read_body(request, context.running.deployment.server)
         deployment = context.running.deployment
         asked = question.decode(body, context)
-        target = target_of(deployment, asked)
+        target = route_of(request, context, deployment, asked).target
         tally.model = target.model.name
         decided = decide(deployment, target, asked, seed=0)
         prompt = asked.prompts[0] if asked.prompts else chat_prompt(target.model, asked, decided)

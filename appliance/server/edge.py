@@ -31,6 +31,7 @@ def arrive(request: Request) -> None:
 def stamp(request: Request, response: HTTPResponse) -> None:
     """Give an answer its id, under the names both SDK families read."""
     response.headers["x-request-id"] = response.headers["request-id"] = request_id(request)
+    response.headers.update(getattr(request.ctx, "rates", {}))
     if (arrived := getattr(request.ctx, "arrived", None)) is not None:
         response.headers["openai-processing-ms"] = f"{(time.perf_counter() - arrived) * 1000:.0f}"
 

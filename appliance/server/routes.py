@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import msgspec
 from sanic import HTTPResponse, Request
 
+from appliance.control.keys import permits
 from appliance.errors import Cancelled, Unavailable, UnknownModel, UnknownRequest
 from appliance.server.body import read_body
 from appliance.server.cards import card_list, cards
@@ -18,13 +19,13 @@ from appliance.server.metrics import CONTENT_TYPE, render
 
 async def list_models(request: Request, context: Context) -> HTTPResponse:
     """`GET /v1/models`."""
-    return _json(card_list(_cards(context)))
+    return _json(card_list(_cards(request, context)))
 
 
 async def show_model(request: Request, context: Context, id: str) -> HTTPResponse:
     """`GET /v1/models/{id}`; ids may hold slashes, plain or escaped."""
     id = unquote(id)
-    card = _cards(context).get(id)
+    card = _cards(request, context).get(id)
     if card is None:
         raise UnknownModel(f"the model {id[:200]!r} does not exist", param="model")
     return _json(card)
@@ -82,9 +83,11 @@ def _running(entry: Entry, now: float) -> dict[str, Any]:
     }
 
 
-def _cards(context: Context) -> dict[str, dict[str, Any]]:
+def _cards(request: Request, context: Context) -> dict[str, dict[str, Any]]:
+    """Of the names the client may ask for."""
     states = {status.name: status.state.value for status in context.supervisor.status() if not status.retired}
-    return cards(context.running.deployment, states, context.started)
+    all_of_them = cards(context.running.deployment, states, context.started)
+    return {id: card for id, card in all_of_them.items() if permits(request.ctx.key, id)}
 
 
 def _unready(context: Context) -> tuple[str, ...]:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from appliance.config.deployment import Deployment, ModelSpec, Target
-from appliance.config.sampling import Decided, find
+from appliance.config.access import Key
+from appliance.config.deployment import ModelSpec
+from appliance.config.sampling import Decided
+from appliance.control.keys import namespace, priority
 from appliance.errors import BadRequest
 from appliance.vocab.request import GenerateRequest, Grammar, Message, TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
@@ -14,20 +16,13 @@ GENERIC = "json"
 """The tool dialect of models without one of their own: told how to call in the system text."""
 
 
-def target_of(deployment: Deployment, asked: GenerateRequest) -> Target:
-    """What a request's model stands for. Raises BadRequest for what the model or the deployment refuses."""
-    if asked.ignored and deployment.server.unknown_fields == "reject":
-        name = asked.ignored[0]
-        raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
-    return find(deployment, asked.model)
-
-
 def submission(
     model: ModelSpec,
     info: ModelInfo,
     asked: GenerateRequest,
     decided: Decided,
     prompt: TextPrompt | TokenPrompt | None = None,
+    key: Key | None = None,
 ) -> Submission:
     """The submission of a request's messages, or of one of its prompts; its id is given when it is sent.
 
@@ -41,11 +36,11 @@ def submission(
         prompt=chat_prompt(model, asked, decided) if prompt is None else prompt,
         sampling=sampling,
         context=min(model.context, info.context),
-        namespace=asked.cache_salt,
+        namespace=namespace(key, asked.cache_salt, model.cache.share),
         stop_tokens=family.stop_tokens,
         tool_dialect=_tool_dialect(model, asked) if prompt is None else "none",
         reasoning_dialect=family.reasoning_dialect if prompt is None and not forced(asked) else "none",
-        priority=asked.priority,
+        priority=priority(key, asked.priority),
         grammar=_grammar(asked),
     )
 

@@ -21,8 +21,6 @@ BODIES: dict[str, tuple[Any, int, str | None, str]] = {
                      "invalid_value"),
     "bad tool schema": (chat("demo", tools=[{"type": "function", "function": {"name": "f", "parameters": {
                         "type": "strange"}}}]), 400, "tools[0].function.parameters.type", "invalid_value"),
-    "tools without a dialect": (chat("demo", tools=[{"type": "function", "function": {"name": "f"}}]), 400, "tools",
-                                "unsupported_parameter"),
     "structured output": (chat("demo", response_format={"type": "json_object"}), 400, "response_format",
                           "unsupported_parameter"),
     "unknown model": (chat("nothing"), 404, "model", "model_not_found"),
