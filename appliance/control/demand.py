@@ -45,6 +45,7 @@ class Demand:
             idle_unload=max(model.idle_unload for model in self.models),
             startup=any(model.load == "startup" for model in self.models),
             present=self.place.path is not None,
+            retry=self.first.retry_load,
         )
 
     @property

@@ -3,12 +3,16 @@
 import math
 from dataclasses import dataclass
 
+from appliance.config.deployment import RetryLoad
 from appliance.errors import ApplianceError, LoadFailed, SourceError, Unavailable
 
 FREE_TRIES = 1
 """How many failed loads in a row the waiting requests sit through before they are told."""
-FIRST_PAUSE_SECONDS = 5.0
-MAX_PAUSE_SECONDS = 300.0
+FREE_LONELY_DEATHS = 2
+"""How many deaths in a row with a single request, so many as prove one guilty, are followed by a load at once."""
+
+
+DEFAULT = RetryLoad()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +25,28 @@ class Failure:
     retry_at: float
 
 
-def following(previous: Failure | None, error: ApplianceError, permanent: bool, now: float) -> Failure:
-    """The failure after `previous`; a permanent one is never tried again, the pause of others doubles."""
+def following(
+    previous: Failure | None, error: ApplianceError, permanent: bool, now: float, retry: RetryLoad = DEFAULT
+) -> Failure:
+    """The failure after `previous`; a permanent one, or the last of `retry.tries`, is never tried again. The pause of
+    others doubles.
+    """
     tries = previous.tries + 1 if previous else 1
-    if permanent:
+    if permanent or tries >= retry.tries:
         return Failure(error, True, tries, math.inf)
-    if tries <= FREE_TRIES:
-        return Failure(error, False, tries, now)
-    pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(tries - 1 - FREE_TRIES, 16))
-    return Failure(error, False, tries, now + pause)
+    return Failure(error, False, tries, now + _pause(tries - FREE_TRIES, retry))
+
+
+def crashing(lonely: int, model: str, now: float, retry: RetryLoad = DEFAULT) -> Failure | None:
+    """The pause before the next load after so many lonely deaths in a row; None at first."""
+    if lonely <= FREE_LONELY_DEATHS:
+        return None
+    error = Unavailable(f"the engine of {model} died {lonely} times in a row, each time with a single request")
+    return Failure(error, False, 0, now + _pause(lonely - FREE_LONELY_DEATHS, retry))
+
+
+def _pause(number: int, retry: RetryLoad) -> float:
+    return 0.0 if number < 1 else min(retry.max, retry.first * 2.0 ** min(number - 1, 16))
 
 
 def told(failure: Failure, now: float) -> ApplianceError:

@@ -10,7 +10,7 @@ Leaving early, by closing or by cancellation, stops the work in the engine.
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -20,6 +20,7 @@ from appliance import log
 from appliance.config.deployment import ModelSpec, ServerSettings
 from appliance.control.stream import Piece
 from appliance.control.supervisor import Lease, Supervisor
+from appliance.control.suspicion import Death, Suspicion
 from appliance.errors import EngineDied, TimedOut, revive
 from appliance.vocab.event import Event, Failed, Finished, Started
 from appliance.vocab.spec import Submission
@@ -30,9 +31,6 @@ Compose = Callable[[Lease], Submission]
 Its `id` is replaced, its seed is that of the first answer. It may raise what the request deserves.
 """
 
-BARREN_DEATHS = 2
-"""Engine deaths in a row, without a token of this request in between, that end it."""
-MAX_DEATHS = 8
 _SEEDS = 2**63
 
 _log = log.get()
@@ -65,21 +63,60 @@ async def generate(
     Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer.
 
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
-    when the engine keeps dying on this request.
+    when engines die of this request even when it is alone.
     """
+    clock = _Clock()
     prompts = compose if isinstance(compose, tuple) else (compose,)
     answers = [
-        _Answer(supervisor, model, prompt, at * n + sample, sample)
+        _Answer(supervisor, model, prompt, clock, at * n + sample, sample)
         for at, prompt in enumerate(prompts)
         for sample in range(n)
     ]
     events = answers[0].indexed() if len(answers) == 1 else _merge(answers)
-    async with aclosing(_timed(events, deadlines)) as timed:
+    async with aclosing(_timed(events, deadlines, clock)) as timed:
         async for item in timed:
             yield item
 
 
-async def _timed(events: AsyncGenerator[Indexed, None], deadlines: Deadlines) -> AsyncGenerator[Indexed, None]:
+@dataclass(slots=True)
+class _Clock:
+    """What bounds the wait for the next event. It stops while answers get over the death of an engine: the loads and
+    the turns that takes are nobody's silence. Only the deadline of the whole request goes on.
+    """
+
+    timeout: asyncio.Timeout | None = None
+    recovering: int = 0
+    last: float = math.inf
+    seconds: float = math.inf
+
+    def limit(self, until: float, seconds: float, last: float) -> asyncio.Timeout:
+        self.seconds, self.last = seconds, last
+        self.timeout = asyncio.timeout_at(_finite(last if self.recovering else until))
+        return self.timeout
+
+    def stop(self) -> None:
+        self.recovering += 1
+        self._reschedule(self.last)
+
+    def start(self) -> None:
+        self.recovering -= 1
+        if not self.recovering:
+            self._reschedule(min(self.last, asyncio.get_running_loop().time() + self.seconds))
+
+    def _reschedule(self, at: float) -> None:
+        # Between two events nothing is bounded, and one that has passed cannot be moved.
+        if self.timeout is not None and not self.timeout.expired():
+            with suppress(RuntimeError):
+                self.timeout.reschedule(_finite(at))
+
+
+def _finite(at: float) -> float | None:
+    return at if at < math.inf else None
+
+
+async def _timed(
+    events: AsyncGenerator[Indexed, None], deadlines: Deadlines, clock: _Clock
+) -> AsyncGenerator[Indexed, None]:
     """The events as long as they come in time; what the reader takes to read them is not held against the engine."""
     now = asyncio.get_running_loop().time
     last = (now() + deadlines.request, "request_timeout", deadlines.request)
@@ -90,7 +127,7 @@ async def _timed(events: AsyncGenerator[Indexed, None], deadlines: Deadlines) ->
             silence = (now() + deadlines.idle, "idle_timeout", deadlines.idle)
             until, setting, seconds = min(last, silence if content else first)
             try:
-                async with asyncio.timeout_at(until if until < math.inf else None):
+                async with clock.limit(until, seconds, last[0]):
                     item = await anext(events, None)
             except TimeoutError:
                 raise TimedOut(f"the generation passed server.{setting} of {seconds:g} s") from None
@@ -107,27 +144,51 @@ class _Answer:
     supervisor: Supervisor
     model: ModelSpec
     compose: Compose
+    clock: _Clock
     index: int
     sample: int
     submission: Submission | None = None
     emitted: list[int] = field(default_factory=list)
     started: bool = False
     finished: bool = False
-    deaths: int = 0
-    barren: int = 0
+    recovering: bool = False
+    suspicion: Suspicion = Suspicion()
 
     async def indexed(self) -> AsyncGenerator[Indexed, None]:
-        while not self.finished:
-            before = len(self.emitted)
-            try:
-                async with self.supervisor.acquire(self.model) as lease:
-                    stream = lease.handle.generate(self._next(lease))
-                    async with aclosing(stream):
-                        async for piece in stream:
-                            for event in self._take(piece):
-                                yield self.index, event
-            except EngineDied as death:
-                self._survive(death, len(self.emitted) > before)
+        resumed = False
+        try:
+            while not self.finished:
+                alone = self.suspicion.suspect
+                async with (
+                    self.supervisor.acquire(self.model, alone=alone, resumed=resumed) as lease,
+                    aclosing(self._run(lease, alone)) as events,
+                ):
+                    async for event in events:
+                        yield self.index, event
+                resumed = True
+        finally:
+            self._recover(False)
+
+    async def _run(self, lease: Lease, alone: bool) -> AsyncGenerator[Event, None]:
+        """The events until the end of the answer, of the engine, or of the probation if others wait for theirs."""
+        had, submitted = len(self.emitted), False
+        try:
+            stream = lease.handle.generate(self._next(lease))
+            submitted = True
+            async with aclosing(stream):
+                async for piece in stream:
+                    self._recover(False)
+                    for event in self._take(piece):
+                        yield event
+                    if alone and len(self.emitted) - had >= self.suspicion.probation:
+                        alone, self.suspicion = False, self.suspicion.clear()
+                        if self.supervisor.clear(lease) and not self.finished:
+                            self._recover(True)
+                            return
+        except EngineDied as death:
+            self._recover(True)
+            if submitted:
+                await self._survive(death, lease, len(self.emitted) - had)
 
     def _next(self, lease: Lease) -> Submission:
         if self.submission is None:
@@ -156,12 +217,22 @@ class _Answer:
                 case _:
                     yield event
 
-    def _survive(self, death: EngineDied, progressed: bool) -> None:
-        self.deaths += 1
-        self.barren = 1 if progressed else self.barren + 1
-        if self.barren >= BARREN_DEATHS or self.deaths >= MAX_DEATHS:
-            raise death
-        _log.warning("generation.resumed", model=self.model.name, tokens=len(self.emitted), deaths=self.deaths)
+    def _recover(self, recovering: bool) -> None:
+        if recovering != self.recovering:
+            self.recovering = recovering
+            if recovering:
+                self.clock.stop()
+            else:
+                self.clock.start()
+
+    async def _survive(self, death: EngineDied, lease: Lease, tokens: int) -> None:
+        alone = lease.alone()
+        end = await lease.handle.ended()
+        self.suspicion = self.suspicion.after(Death(end.blamed, alone, tokens))
+        if self.suspicion.guilty:
+            raise EngineDied(f"{death.message}, twice with this request alone") from death
+        _log.warning("generation.resumed", model=self.model.name, tokens=len(self.emitted), exit=end.code,
+                     suspect=self.suspicion.suspect)  # fmt: skip
 
 
 async def _merge(answers: list[_Answer]) -> AsyncGenerator[Indexed, None]:

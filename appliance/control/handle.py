@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 
 import appliance
 from appliance.control.stream import Stream
+from appliance.control.suspicion import End
 from appliance.errors import BodyTooLarge, EngineDied, LoadFailed, Overloaded, WireError, revive
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Prompt, Submission
 from appliance.wire import frames
@@ -56,6 +57,8 @@ class EngineHandle:
         self._counts: dict[int, asyncio.Future[frames.Counted]] = {}
         self._asked = 0
         self._disconnected = asyncio.Event()
+        self._killed = self._hung = False
+        self._ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self._loaded: asyncio.Future[ModelInfo] = asyncio.get_running_loop().create_future()
         self._loaded.add_done_callback(_retrieve)
 
@@ -178,17 +181,33 @@ class EngineHandle:
         self.close()
         try:
             async with asyncio.timeout(grace):
-                return await self._process.wait()
+                return self._reaped(await self._process.wait())
         except TimeoutError:
             return await self._kill()
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.ensure_future(self._kill()))
             raise
 
-    async def _kill(self) -> int:
+    def kill_hung(self) -> None:
+        """End a process that makes no progress, whatever state it is in; what follows is an engine's death."""
+        self._hung = True
         with suppress(ProcessLookupError):
             self._process.kill()
-        return await self._process.wait()
+
+    async def ended(self) -> End:
+        """Wait until the process is reaped; how it ended."""
+        return await asyncio.shield(self._ended)
+
+    async def _kill(self) -> int:
+        self._killed = True
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        return self._reaped(await self._process.wait())
+
+    def _reaped(self, code: int) -> int:
+        if not self._ended.done():
+            self._ended.set_result(End(code, self._killed, self._hung))
+        return code
 
     def _send(self, frame: frames.ToEngine) -> None:
         if self._transport is not None and not self._transport.is_closing():

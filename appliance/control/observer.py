@@ -11,6 +11,7 @@ from appliance.control.events import Events
 from appliance.control.residency import EngineState
 from appliance.control.status import ModelStatus
 from appliance.control.supervisor import Supervisor
+from appliance.control.suspicion import End
 
 PAUSE_SECONDS = 0.05
 """Changes within this time are looked at together."""
@@ -31,6 +32,7 @@ class Observer:
         self._changed = asyncio.Event()
         self._engines: dict[str, _Seen] = {}
         supervisor.on_change = self._soon
+        supervisor.on_death = self._died
 
     def look(self) -> None:
         """Bring everything up to date, and tell listeners what has changed since the last time."""
@@ -63,6 +65,9 @@ class Observer:
     def _due(self) -> None:
         self._looking = None
         self.look()
+
+    def _died(self, model: str, pid: int, end: End) -> None:
+        self._events.publish("engine.died", model=model, pid=pid, exit=end.code, hung=end.hung)
 
     def _tell(self, before: "_Seen", after: "_Seen") -> None:
         if before.pid is not None and after.pid is not None and before.pid != after.pid:

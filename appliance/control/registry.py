@@ -65,14 +65,14 @@ def on_apply(
     return _settle(replace(state, engines=engines, names=dict(names), budget=budget), effects, now)
 
 
-def on_acquire(state: Registry, waiter: int, model: str, now: float) -> Transition:
-    """A request wants a lease on the engine of `model`; Grant or Reject answers it, exactly once."""
+def on_acquire(state: Registry, waiter: Waiter, now: float) -> Transition:
+    """A request wants a lease on the engine of its model; Grant or Reject answers it, exactly once."""
     if state.closing:
-        return state, [Reject(waiter, Unavailable("the appliance is shutting down", retry_after=5))]
-    if (fingerprint := state.names.get(model)) is None:
-        return state, [Reject(waiter, _removed(model))]
+        return state, [Reject(waiter.id, Unavailable("the appliance is shutting down", retry_after=5))]
+    if (fingerprint := state.names.get(waiter.model)) is None:
+        return state, [Reject(waiter.id, _removed(waiter.model))]
     engine = state.engines[fingerprint]
-    joined = replace(engine, waiters=(*engine.waiters, Waiter(waiter, model)))
+    joined = replace(engine, waiters=(*engine.waiters, waiter))
     return _settle(_put(state, joined), [], now)
 
 
@@ -85,12 +85,23 @@ def on_leave(state: Registry, waiter: int, now: float) -> Transition:
     return state, []
 
 
-def on_release(state: Registry, lease: int, now: float) -> Transition:
-    """A request is done with its engine; unknown leases are ignored."""
+def on_release(state: Registry, lease: int, served: bool, now: float) -> Transition:
+    """A request is done with its engine, `served` if it got what it came for; unknown leases are ignored."""
     for engine in state.engines.values():
         if lease in engine.leases:
-            freed = replace(engine, leases=engine.leases - {lease}, idle_since=now)
+            solitary = None if engine.solitary == lease else engine.solitary
+            freed = replace(engine, leases=engine.leases - {lease}, solitary=solitary, idle_since=now)
+            if served:
+                freed = replace(freed, deaths=0, lonely=0)
             return _settle(_put(state, freed), [], now)
+    return state, []
+
+
+def on_cleared(state: Registry, lease: int, now: float) -> Transition:
+    """Whoever held an engine alone may have company now."""
+    for engine in state.engines.values():
+        if engine.solitary == lease:
+            return _settle(_put(state, replace(engine, solitary=None)), [], now)
     return state, []
 
 
@@ -120,17 +131,28 @@ def on_lost(state: Registry, number: int, now: float) -> Transition:
     engine = _of(state, number)
     if engine is None or engine.state is EngineState.LOADING:
         return state, []
-    return _settle(_put(state, replace(_stopped(engine), leases=frozenset())), [], now)
+    died = replace(_stopped(engine), leases=frozenset(), solitary=None)
+    if not engine.stopping:
+        died = replace(died, deaths=engine.deaths + 1)
+    return _settle(_put(state, died), [], now)
 
 
-def on_gone(state: Registry, number: int, error: LoadFailed | None, now: float) -> Transition:
-    """Process `number` has ended and is reaped; `error` if it never got ready. Its leases are void."""
+def on_gone(state: Registry, number: int, error: LoadFailed | None, lonely: bool, now: float) -> Transition:
+    """Process `number` has ended and is reaped; `error` if it never got ready. Its leases are void. `lonely` if it
+    died by itself with a single request.
+    """
     engine = _of(state, number)
     if engine is None:
         return state, []
-    cold = replace(engine, state=EngineState.COLD, leases=frozenset(), stopping=False)
+    cold = replace(engine, state=EngineState.COLD, leases=frozenset(), solitary=None, stopping=False)
     if error is not None and not engine.stopping:
         return _fail(state, cold, error, error.permanent, now)
+    if lonely:
+        want, times = engine.want, engine.lonely + 1
+        # Those who wait already are no more to blame than those who had begun: they sit through the pause.
+        patient = tuple(replace(waiter, resumed=True) for waiter in engine.waiters)
+        pause = failures.crashing(times, want.model, now, want.retry)
+        cold = replace(cold, lonely=times, waiters=patient, failure=pause)
     return _settle(_put(state, cold), [], now)
 
 
@@ -198,8 +220,15 @@ def _grant(state: Registry, now: float) -> Transition:
     grants: list[Effect] = []
 
     def serve(engine: Engine) -> Engine:
-        if engine.state is not EngineState.READY or not engine.waiters:
+        if engine.state is not EngineState.READY or not engine.waiters or engine.solitary is not None:
             return engine
+        if lone := next((w for w in engine.waiters if w.alone), None):
+            # Nobody else begins while one waits to be alone: new ones could keep it waiting for ever.
+            if engine.leases:
+                return engine
+            grants.append(Grant(lone.id, engine.number))
+            staying = tuple(w for w in engine.waiters if w is not lone)
+            return replace(engine, waiters=staying, leases=frozenset({lone.id}), solitary=lone.id)
         grants.extend(Grant(w.id, engine.number) for w in engine.waiters)
         return replace(engine, waiters=(), leases=engine.leases | {w.id for w in engine.waiters})
 
@@ -244,8 +273,9 @@ def _load(state: Registry, now: float) -> Transition:
     blocked = False
     for engine in queue:
         if engine.failure and now < engine.failure.retry_at:
-            effects += [Reject(w.id, failures.told(engine.failure, now)) for w in engine.waiters]
-            state = _put(state, replace(engine, waiters=(), wanted=engine.want.startup))
+            patient = tuple(w for w in engine.waiters if w.resumed and not engine.failure.permanent)
+            effects += [Reject(w.id, failures.told(engine.failure, now)) for w in engine.waiters if w not in patient]
+            state = _put(state, replace(engine, waiters=patient, wanted=engine.want.startup))
         elif not engine.want.present:
             effects.append(Fetch(engine.want.fingerprint))
             state = _put(state, replace(engine, fetching=True))
@@ -274,7 +304,8 @@ def _make_room(state: Registry, engine: Engine, now: float) -> tuple[Registry, l
 
 def _fail(state: Registry, engine: Engine, error: ApplianceError, permanent: bool, now: float) -> Transition:
     """Remember why there is no engine, and tell the waiters unless the load is simply tried once more."""
-    failed = replace(engine, failure=failures.following(engine.failure, error, permanent, now))
+    failure = failures.following(engine.failure, error, permanent, now, engine.want.retry)
+    failed = replace(engine, failure=failure)
     return _settle(_put(state, failed), [], now)
 
 
@@ -298,7 +329,7 @@ def _unload_at(engine: Engine) -> float:
 
 def _next_look(state: Registry) -> float:
     idle = (_unload_at(engine) for engine in state.engines.values())
-    probes = (e.failure.retry_at for e in state.engines.values() if e.wanted and e.failure)
+    probes = (e.failure.retry_at for e in state.engines.values() if (e.wanted or e.waiters) and e.failure)
     return min((*idle, *probes), default=math.inf)
 
 

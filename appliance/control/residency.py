@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from appliance.config.deployment import RetryLoad
 from appliance.control.failures import Failure
 from appliance.errors import ApplianceError
 
@@ -33,19 +34,25 @@ class Want:
     idle_unload: float = math.inf
     startup: bool = False
     present: bool = True
+    retry: RetryLoad = RetryLoad()
 
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
+    """`alone` holds an engine without company; `resumed` has begun already and sits through what would pass."""
+
     id: int
     model: str
+    alone: bool = False
+    resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
     """One fingerprint's engine. `number` is that of its process, so that news of an earlier one is not believed.
 
-    `retired` engines are not in the deployment any more; `wanted` asks for a load though nobody waits.
+    `retired` engines are not in the deployment any more; `wanted` asks for a load though nobody waits. `solitary` is
+    the lease that nobody may join; `deaths` in a row, and those with a single request, since somebody was served.
     """
 
     want: Want
@@ -53,6 +60,9 @@ class Engine:
     number: int = 0
     waiters: tuple[Waiter, ...] = ()
     leases: frozenset[int] = frozenset()
+    solitary: int | None = None
+    deaths: int = 0
+    lonely: int = 0
     idle_since: float = 0.0
     fetching: bool = False
     stopping: bool = False

@@ -8,6 +8,9 @@ from appliance.control import demand, registry
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
 
+MANY_DEATHS = 2
+"""Deaths of an engine in a row, with nobody served in between, that are more than bad luck."""
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -126,6 +129,8 @@ def _ready(engine: Engine, seen: Observed) -> Condition:
 
 def _degraded(engine: Engine) -> Condition:
     if engine.failure is None:
+        if engine.deaths >= MANY_DEATHS:
+            return Condition("Degraded", True, "EngineDeaths", f"its engine died {engine.deaths} times in a row")
         return Condition("Degraded", False, "NoFailure")
     reason = "PermanentFailure" if engine.failure.permanent else "TransientFailure"
     return Condition("Degraded", True, reason, engine.failure.error.message)

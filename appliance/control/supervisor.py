@@ -8,6 +8,7 @@ async with Supervisor(store, environ=environ) as supervisor:
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
@@ -22,9 +23,22 @@ from appliance.control.demand import Demand, Place
 from appliance.control.fetch import LOCAL, fetch
 from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
-from appliance.control.residency import Effect, Fetch, Grant, Registry, Reject, Share, Spawn, Stop, Transition, WakeAt
+from appliance.control.residency import (
+    Effect,
+    Fetch,
+    Grant,
+    Registry,
+    Reject,
+    Share,
+    Spawn,
+    Stop,
+    Transition,
+    Waiter,
+    WakeAt,
+)
 from appliance.control.status import ModelStatus, Observed, describe
-from appliance.errors import EngineDied, InUse, LoadFailed, SourceError, UnknownModel
+from appliance.control.suspicion import End
+from appliance.errors import InUse, LoadFailed, SourceError, UnknownModel
 from appliance.models.store import Store
 from appliance.vocab.spec import EngineSettings, ModelInfo
 
@@ -46,6 +60,9 @@ class Lease:
     info: ModelInfo
     queue_seconds: float
     load_seconds: float
+    id: int
+    alone: Callable[[], bool]
+    """Whether this request had no company on its engine, from its grant to the end or to now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,19 @@ class _Run:
     handle: EngineHandle | None = None
     stopping: bool = False
     settings: EngineSettings | None = None
+    held: set[int] = field(default_factory=set)
+    mixed: set[int] = field(default_factory=set)
+    """The leases that hold it, and those that ever had company."""
+    lonely: bool = False
+    """It was lost with a single lease that never had company."""
+
+    def join(self, lease: int) -> None:
+        if self.held:
+            self.mixed |= {*self.held, lease}
+        self.held.add(lease)
+
+    def lost(self) -> None:
+        self.lonely = len(self.held) == 1 and not self.held & self.mixed
 
     def close(self) -> None:
         self.stopping = True
@@ -94,7 +124,9 @@ class Supervisor:
 
     `environ` is what engines and downloads get, `engine_log` the format and level of what engines log.
     `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
-    `on_change` is called whenever something about an engine may have changed.
+    `on_change` is called whenever something about an engine may have changed, `on_death` with model, pid and end of
+    an engine that ended by itself.
+    `counts` holds how often something happened, by kind (loads, unloads, deaths, load_failures) and model.
     """
 
     def __init__(
@@ -102,6 +134,8 @@ class Supervisor:
     ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] | None = None
         self.on_change: Callable[[], None] = _nobody
+        self.on_death: Callable[[str, int, End], None] = _nobody
+        self.counts: Counter[tuple[str, str]] = Counter()
         self._store = store
         self._machine = Machine.of_this(environ, engine_log)
         self._state = Registry()
@@ -175,29 +209,40 @@ class Supervisor:
         return next(self._ids)
 
     @asynccontextmanager
-    async def acquire(self, model: ModelSpec) -> AsyncIterator[Lease]:
-        """Hold the engine of `model`, loading it first where needed; waiting is not bounded here.
+    async def acquire(self, model: ModelSpec, *, alone: bool = False, resumed: bool = False) -> AsyncIterator[Lease]:
+        """Hold the engine of `model`, loading it first where needed; waiting is not bounded here. `alone` without
+        company until `clear`ed; `resumed` requests wait until a load that failed for a passing reason is tried again.
 
         Raises UnknownModel if it is not in the deployment any more, Unavailable while closing or where it cannot
         fit in memory, LoadFailed or SourceError with the reason it cannot be had.
         """
         asked = self._now()
         waiter = self.next_id()
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting[waiter] = answer
+        run: _Run | None = None
+        served = False
         try:
-            self._happen(registry.on_acquire, waiter, model.name)
-            number = await answer
-            if (run := self._runs.get(number)) is None:
-                raise EngineDied(f"the engine of {model.name} ended before it was used")
-            yield self._lease(run, model, asked)
+            while run is None:  # it may end between the grant and our turn
+                answer = self._waiting[waiter] = asyncio.get_running_loop().create_future()
+                self._happen(registry.on_acquire, Waiter(waiter, model.name, alone, resumed))
+                run = self._runs.get(await answer)
+            yield self._lease(run, model, asked, waiter)
+            served = True
         finally:
             self._waiting.pop(waiter, None)
+            if run is not None:
+                run.held.discard(waiter)
+                run.mixed.discard(waiter)
             # A request cancelled while waiting may have been granted a moment ago: both are harmless if not so.
             self._happen(registry.on_leave, waiter)
-            self._happen(registry.on_release, waiter)
+            self._happen(registry.on_release, waiter, served)
 
-    def _lease(self, run: _Run, asked_for: ModelSpec, asked: float) -> Lease:
+    def clear(self, lease: Lease) -> bool:
+        """Let others join a lease that is held alone; whether another one waits to be alone there."""
+        self._happen(registry.on_cleared, lease.id)
+        engine = self._state.engines.get(self._state.names.get(lease.model.name, ""))
+        return engine is not None and any(waiter.alone for waiter in engine.waiters)
+
+    def _lease(self, run: _Run, asked_for: ModelSpec, asked: float, id: int) -> Lease:
         assert run.handle is not None
         assert run.handle.info is not None
         assert run.ready is not None
@@ -206,7 +251,8 @@ class Supervisor:
         same = asked_for.fingerprint == run.demand.first.fingerprint
         named = (model for model in run.demand.models if model.name == asked_for.name)
         model = asked_for if same else next(named, asked_for)
-        return Lease(run.handle, model, run.handle.info, max(0.0, now - asked - loading), loading)
+        queued = max(0.0, now - asked - loading)
+        return Lease(run.handle, model, run.handle.info, queued, loading, id, lambda: id not in run.mixed)
 
     # ---- what is the case
     def status(self) -> tuple[ModelStatus, ...]:
@@ -264,6 +310,7 @@ class Supervisor:
         match effect:
             case Grant(waiter, number):
                 if (answer := self._waiting.get(waiter)) is not None and not answer.done():
+                    self._runs[number].join(waiter)
                     answer.set_result(number)
             case Reject(waiter, error):
                 if (answer := self._waiting.get(waiter)) is not None and not answer.done():
@@ -301,11 +348,13 @@ class Supervisor:
     async def _run(self, number: int) -> None:
         run = self._runs[number]
         error: LoadFailed | None = None
+        lonely = False
         try:
-            await self._serve(number, run)
+            lonely = await self._serve(number, run)
         except LoadFailed as failed:
             error = failed
             if not run.stopping:
+                self.counts["load_failures", run.demand.first.name] += 1
                 _log.warning("model.load_failed", model=run.demand.first.name, permanent=failed.permanent,
                              reason=failed.message)  # fmt: skip
         except Exception:  # noqa: BLE001 - the task supervisor: a bug in one engine's task must not end the others
@@ -315,13 +364,14 @@ class Supervisor:
             del self._runs[number]
             if not self._runs:
                 self._empty.set()
-        self._happen(registry.on_gone, number, error)
+        self._happen(registry.on_gone, number, error, lonely)
 
-    async def _serve(self, number: int, run: _Run) -> None:
+    async def _serve(self, number: int, run: _Run) -> bool:
+        """Whether it died by its own doing, with a single request."""
         name = run.demand.first.name
         settings = run.demand.settings(self._share)
         launch = self._machine.launch(run.demand, settings)
-        handle = await EngineHandle.start(launch, lambda: self._happen(registry.on_lost, number))
+        handle = await EngineHandle.start(launch, lambda: self._lost(number))
         run.handle, run.settings = handle, settings
         try:
             if run.stopping:
@@ -331,6 +381,7 @@ class Supervisor:
             run.ready = self._now()
             _log.info("model.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
                       dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
+            self.counts["loads", name] += 1
             self._happen(registry.on_ready, number)
             self._configure()
             await handle.disconnected()
@@ -338,6 +389,21 @@ class Supervisor:
             code = await handle.stop(STOP_GRACE_SECONDS)
             say = _log.info if run.stopping else _log.warning
             say("engine.gone", model=name, pid=handle.pid, exit=code, asked=run.stopping)
+        return await self._ended(name, run, handle)
+
+    async def _ended(self, name: str, run: _Run, handle: EngineHandle) -> bool:
+        if run.stopping:
+            self.counts["unloads", name] += 1
+            return False
+        end = await handle.ended()
+        self.counts["deaths", name] += 1
+        self.on_death(name, handle.pid, end)
+        return run.lonely and end.blamed
+
+    def _lost(self, number: int) -> None:
+        if (run := self._runs.get(number)) is not None:
+            run.lost()
+        self._happen(registry.on_lost, number)
 
     # ---- downloads
     def _download(self, fingerprint: str) -> None:
@@ -390,7 +456,7 @@ class Supervisor:
                 return
 
 
-def _nobody() -> None: ...
+def _nobody(*told: object) -> None: ...
 
 
 def _survey(deployment: Deployment, store: Store, machine: Machine) -> dict[str, Place]:

@@ -4,8 +4,21 @@ import math
 
 import pytest
 
+from appliance.config.deployment import RetryLoad
 from appliance.control import registry
-from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Share, Spawn, Stop, WakeAt, Want
+from appliance.control.residency import (
+    EngineState,
+    Fetch,
+    Grant,
+    Registry,
+    Reject,
+    Share,
+    Spawn,
+    Stop,
+    Waiter,
+    WakeAt,
+    Want,
+)
 from appliance.errors import LoadFailed, SourceError, Unavailable, UnknownModel
 
 BUDGET = 1000
@@ -31,7 +44,7 @@ class Machine:
 
     def loaded(self, fingerprint, waiter=1):
         """Bring an engine up for a waiter; its process number."""
-        self(registry.on_acquire, waiter, self.state.engines[fingerprint].want.model)
+        self(registry.on_acquire, Waiter(waiter, self.state.engines[fingerprint].want.model))
         number = self.state.engines[fingerprint].number
         self(registry.on_ready, number)
         return number
@@ -49,34 +62,34 @@ def want(name="m", size=100, **more):
 
 def test_the_first_request_loads_and_is_served_when_ready():
     machine = Machine(want())
-    assert machine(registry.on_acquire, 1, "m") == [Spawn("f-m", 1)]
+    assert machine(registry.on_acquire, Waiter(1, "m")) == [Spawn("f-m", 1)]
     assert machine(registry.on_ready, 1) == [Grant(1, 1)]
-    assert machine(registry.on_acquire, 2, "m") == [Grant(2, 1)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == [Grant(2, 1)]
 
 
 def test_concurrent_first_requests_share_one_load():
     machine = Machine(want())
-    machine(registry.on_acquire, 1, "m")
-    assert machine(registry.on_acquire, 2, "m") == []
+    machine(registry.on_acquire, Waiter(1, "m"))
+    assert machine(registry.on_acquire, Waiter(2, "m")) == []
     assert machine(registry.on_ready, 1) == [Grant(1, 1), Grant(2, 1)]
 
 
 def test_two_models_of_one_fingerprint_share_an_engine():
     machine = Machine(want(), names={"m": "f-m", "twin": "f-m"})
     machine.loaded("f-m")
-    assert machine(registry.on_acquire, 2, "twin") == [Grant(2, 1)]
+    assert machine(registry.on_acquire, Waiter(2, "twin")) == [Grant(2, 1)]
 
 
 def test_a_waiter_that_leaves_does_not_cancel_the_load():
     machine = Machine(want())
-    machine(registry.on_acquire, 1, "m")
+    machine(registry.on_acquire, Waiter(1, "m"))
     assert machine(registry.on_leave, 1) == []
     assert machine(registry.on_ready, 1) == []
-    assert machine(registry.on_acquire, 2, "m") == [Grant(2, 1)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == [Grant(2, 1)]
 
 
 def test_a_model_the_deployment_does_not_have_is_refused():
-    [reject] = Machine(want())(registry.on_acquire, 1, "other")
+    [reject] = Machine(want())(registry.on_acquire, Waiter(1, "other"))
     assert isinstance(reject.error, UnknownModel)
 
 
@@ -88,16 +101,16 @@ def test_a_startup_model_is_loaded_without_a_request():
 def test_an_unused_engine_is_unloaded_when_asked_and_comes_back_with_a_request():
     machine = Machine(want())
     machine.loaded("f-m")
-    machine(registry.on_release, 1)
+    machine(registry.on_release, 1, True)
     assert machine(registry.on_unload, "f-m") == [Stop(1)]
     assert machine(registry.on_unload, "f-m") == []
-    assert machine(registry.on_acquire, 2, "m") == []
-    assert machine(registry.on_gone, 1, None) == [Spawn("f-m", 2)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == []
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-m", 2)]
 
 
 def test_an_engine_in_use_is_not_unloaded():
     machine = Machine(want())
-    machine(registry.on_acquire, 1, "m")
+    machine(registry.on_acquire, Waiter(1, "m"))
     assert machine(registry.on_unload, "f-m") == []
     machine(registry.on_ready, 1)
     assert machine(registry.on_unload, "f-m") == []
@@ -107,10 +120,10 @@ def test_an_engine_in_use_is_not_unloaded():
 def test_the_idle_clock_runs_from_the_end_of_the_last_lease():
     machine = Machine(want(idle_unload=10))
     machine.loaded("f-m")
-    machine(registry.on_acquire, 2, "m")
-    machine(registry.on_release, 1, after=100)
+    machine(registry.on_acquire, Waiter(2, "m"))
+    machine(registry.on_release, 1, True, after=100)
     assert machine.alarm() is None
-    machine(registry.on_release, 2, after=100)
+    machine(registry.on_release, 2, True, after=100)
     assert machine.alarm() == 210
     assert machine(registry.on_tick, after=9.9) == []
     assert machine(registry.on_tick, after=0.1) == [Stop(1)]
@@ -121,7 +134,7 @@ def test_the_idle_clock_runs_from_the_end_of_the_last_lease():
 def test_pinned_and_never_are_not_unloaded(more):
     machine = Machine(want(**more))
     machine.loaded("f-m")
-    assert machine(registry.on_release, 1) == []
+    assert machine(registry.on_release, 1, True) == []
     assert machine.alarm() is None
     assert machine(registry.on_tick, after=1e9) == []
 
@@ -129,55 +142,55 @@ def test_pinned_and_never_are_not_unloaded(more):
 def test_a_request_while_the_engine_is_stopping_loads_it_again():
     machine = Machine(want(idle_unload=10))
     machine.loaded("f-m")
-    machine(registry.on_release, 1)
+    machine(registry.on_release, 1, True)
     machine(registry.on_tick, after=10)
-    assert machine(registry.on_acquire, 2, "m") == []
-    assert machine(registry.on_gone, 1, None) == [Spawn("f-m", 2)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == []
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-m", 2)]
 
 
 # ---- failures
 def test_a_permanent_failure_is_told_until_the_fingerprint_changes():
     machine = Machine(want())
-    machine(registry.on_acquire, 1, "m")
-    [reject] = machine(registry.on_gone, 1, LoadFailed("no such layer", permanent=True))
+    machine(registry.on_acquire, Waiter(1, "m"))
+    [reject] = machine(registry.on_gone, 1, LoadFailed("no such layer", permanent=True), False)
     assert (reject.waiter, reject.error.permanent, reject.error.retry_after) == (1, True, None)
-    [again] = machine(registry.on_acquire, 2, "m", after=1e6)
+    [again] = machine(registry.on_acquire, Waiter(2, "m"), after=1e6)
     assert again.error.message == "no such layer"
     machine.apply(want())
-    assert isinstance(machine(registry.on_acquire, 3, "m")[0], Reject)
+    assert isinstance(machine(registry.on_acquire, Waiter(3, "m"))[0], Reject)
     machine.apply(Want("f-2", "m", 100))
-    assert machine(registry.on_acquire, 4, "m") == [Spawn("f-2", 2)]
+    assert machine(registry.on_acquire, Waiter(4, "m")) == [Spawn("f-2", 2)]
 
 
 def test_a_transient_failure_is_retried_once_then_told_then_probed():
     machine = Machine(want())
-    machine(registry.on_acquire, 1, "m")
-    assert machine(registry.on_gone, 1, LoadFailed("killed")) == [Spawn("f-m", 2)]
-    [reject] = machine(registry.on_gone, 2, LoadFailed("killed"))
+    machine(registry.on_acquire, Waiter(1, "m"))
+    assert machine(registry.on_gone, 1, LoadFailed("killed"), False) == [Spawn("f-m", 2)]
+    [reject] = machine(registry.on_gone, 2, LoadFailed("killed"), False)
     assert (reject.error.permanent, reject.error.retry_after) == (False, 5)
-    [early] = machine(registry.on_acquire, 2, "m", after=2)
+    [early] = machine(registry.on_acquire, Waiter(2, "m"), after=2)
     assert early.error.retry_after == 3
-    assert machine(registry.on_acquire, 3, "m", after=3) == [Spawn("f-m", 3)]
-    [later] = machine(registry.on_gone, 3, LoadFailed("killed"))
+    assert machine(registry.on_acquire, Waiter(3, "m"), after=3) == [Spawn("f-m", 3)]
+    [later] = machine(registry.on_gone, 3, LoadFailed("killed"), False)
     assert later.error.retry_after == 10
-    machine(registry.on_acquire, 4, "m", after=10)
+    machine(registry.on_acquire, Waiter(4, "m"), after=10)
     assert machine(registry.on_ready, 4) == [Grant(4, 4)]
     assert machine.engine("f-m").failure is None
 
 
 def test_what_failed_for_good_is_tried_again_when_somebody_asks_for_it():
     machine = Machine(want())
-    machine(registry.on_acquire, 1, "m")
-    machine(registry.on_gone, 1, LoadFailed("no such layer", permanent=True))
+    machine(registry.on_acquire, Waiter(1, "m"))
+    machine(registry.on_gone, 1, LoadFailed("no such layer", permanent=True), False)
     assert machine(registry.on_forgive) == []
-    assert machine(registry.on_acquire, 2, "m") == [Spawn("f-m", 2)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == [Spawn("f-m", 2)]
 
 
 def test_a_startup_model_is_probed_by_the_clock():
     machine = Machine()
     machine.apply(want(startup=True))
-    machine(registry.on_gone, 1, LoadFailed("killed"))
-    machine(registry.on_gone, 2, LoadFailed("killed"))
+    machine(registry.on_gone, 1, LoadFailed("killed"), False)
+    machine(registry.on_gone, 2, LoadFailed("killed"), False)
     assert machine.alarm() == 5
     assert machine(registry.on_tick, after=5) == [Spawn("f-m", 3)]
 
@@ -186,9 +199,9 @@ def test_an_engine_that_dies_is_not_granted_any_more_and_comes_back_on_request()
     machine = Machine(want())
     machine.loaded("f-m")
     machine(registry.on_lost, 1)
-    assert machine(registry.on_acquire, 2, "m") == []
-    assert machine(registry.on_release, 1) == []
-    assert machine(registry.on_gone, 1, None) == [Spawn("f-m", 2)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == []
+    assert machine(registry.on_release, 1, True) == []
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-m", 2)]
     assert machine(registry.on_ready, 2) == [Grant(2, 2)]
 
 
@@ -196,43 +209,43 @@ def test_news_of_an_earlier_process_is_not_believed():
     machine = Machine(want())
     machine.loaded("f-m")
     machine(registry.on_lost, 1)
-    machine(registry.on_acquire, 2, "m")
-    machine(registry.on_gone, 1, None)
+    machine(registry.on_acquire, Waiter(2, "m"))
+    machine(registry.on_gone, 1, None, False)
     assert machine(registry.on_ready, 1) == []
-    assert machine(registry.on_gone, 1, LoadFailed("late")) == []
+    assert machine(registry.on_gone, 1, LoadFailed("late"), False) == []
 
 
 # ---- memory
 def test_an_idle_engine_is_evicted_and_the_load_waits_until_it_is_gone():
     machine = Machine(want("a", 500), want("b", 500))
     machine.loaded("f-a")
-    machine(registry.on_release, 1)
-    assert machine(registry.on_acquire, 2, "b") == [Stop(1)]
-    assert machine(registry.on_gone, 1, None) == [Spawn("f-b", 2)]
+    machine(registry.on_release, 1, True)
+    assert machine(registry.on_acquire, Waiter(2, "b")) == [Stop(1)]
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-b", 2)]
 
 
 def test_a_load_waits_for_a_busy_engine_and_evicts_it_when_it_is_done():
     machine = Machine(want("a", 500), want("b", 500))
     machine.loaded("f-a")
-    assert machine(registry.on_acquire, 2, "b") == []
-    assert machine(registry.on_release, 1) == [Stop(1)]
+    assert machine(registry.on_acquire, Waiter(2, "b")) == []
+    assert machine(registry.on_release, 1, True) == [Stop(1)]
 
 
 def test_a_small_model_does_not_overtake_a_large_one_that_waits_for_memory():
     machine = Machine(want("a", 500), want("big", 500), want("small", 100))
     machine.loaded("f-a")
-    machine(registry.on_acquire, 2, "big")
-    assert machine(registry.on_acquire, 3, "small") == []
-    machine(registry.on_release, 1)
-    assert machine(registry.on_gone, 1, None) == [Spawn("f-big", 2), Spawn("f-small", 3)]
+    machine(registry.on_acquire, Waiter(2, "big"))
+    assert machine(registry.on_acquire, Waiter(3, "small")) == []
+    machine(registry.on_release, 1, True)
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-big", 2), Spawn("f-small", 3)]
 
 
 def test_what_cannot_fit_is_refused_at_once_until_the_memory_changes():
     machine = Machine(want("big", 900))
-    [reject] = machine(registry.on_acquire, 1, "big")
+    [reject] = machine(registry.on_acquire, Waiter(1, "big"))
     assert isinstance(reject.error, Unavailable)
     machine.apply(want("big", 900), budget=2000)
-    assert machine(registry.on_acquire, 2, "big") == [Spawn("f-big", 1)]
+    assert machine(registry.on_acquire, Waiter(2, "big")) == [Spawn("f-big", 1)]
 
 
 def test_the_share_of_free_memory_follows_the_engines_in_memory():
@@ -240,13 +253,13 @@ def test_the_share_of_free_memory_follows_the_engines_in_memory():
         return [effect.bytes for effect in machine.effects if isinstance(effect, Share)]
 
     machine = Machine(want("a", 200), want("b", 300))
-    machine(registry.on_acquire, 1, "a")
+    machine(registry.on_acquire, Waiter(1, "a"))
     assert shares(machine) == [800]
-    machine(registry.on_acquire, 2, "b")
+    machine(registry.on_acquire, Waiter(2, "b"))
     assert shares(machine) == [250]
     machine(registry.on_ready, 1)
     assert shares(machine) == []
-    machine(registry.on_gone, 1, None)
+    machine(registry.on_gone, 1, None, False)
     assert shares(machine) == [700]
 
 
@@ -254,7 +267,7 @@ def test_a_smaller_budget_gives_up_idle_engines():
     machine = Machine(want("a", 300), want("b", 300))
     machine.loaded("f-a")
     machine.loaded("f-b", waiter=2)
-    machine(registry.on_release, 1)
+    machine(registry.on_release, 1, True)
     assert machine.apply(want("a", 300), want("b", 300), budget=500) == [Stop(1)]
     assert machine.engine("f-b").state is EngineState.READY
 
@@ -262,22 +275,22 @@ def test_a_smaller_budget_gives_up_idle_engines():
 # ---- downloads
 def test_missing_files_are_fetched_before_the_load():
     machine = Machine(want(present=False))
-    assert machine(registry.on_acquire, 1, "m") == [Fetch("f-m")]
-    assert machine(registry.on_acquire, 2, "m") == []
+    assert machine(registry.on_acquire, Waiter(1, "m")) == [Fetch("f-m")]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == []
     assert machine(registry.on_fetched, "f-m", None) == [Spawn("f-m", 1)]
 
 
 def test_a_failed_download_is_told_like_a_failed_load():
     machine = Machine(want(present=False))
-    machine(registry.on_acquire, 1, "m")
+    machine(registry.on_acquire, Waiter(1, "m"))
     [reject] = machine(registry.on_fetched, "f-m", SourceError("no such repository", permanent=True))
     assert isinstance(reject.error, SourceError)
 
 
 def test_waiters_follow_a_model_whose_fingerprint_changes_with_its_files():
     machine = Machine(want(present=False))
-    machine(registry.on_acquire, 1, "m")
-    machine(registry.on_acquire, 2, "m")
+    machine(registry.on_acquire, Waiter(1, "m"))
+    machine(registry.on_acquire, Waiter(2, "m"))
     assert machine.apply(Want("f-2", "m", 100)) == [Spawn("f-2", 1)]
     assert machine(registry.on_fetched, "f-m", None) == []
     assert machine(registry.on_ready, 1) == [Grant(1, 1), Grant(2, 1)]
@@ -297,16 +310,16 @@ def test_a_removed_model_finishes_its_leases_then_stops():
     machine.loaded("f-a")
     assert machine.apply(want("b")) == []
     assert machine.engine("f-a").state is EngineState.DRAINING
-    [reject] = machine(registry.on_acquire, 2, "a")
+    [reject] = machine(registry.on_acquire, Waiter(2, "a"))
     assert isinstance(reject.error, UnknownModel)
-    assert machine(registry.on_release, 1) == [Stop(1)]
-    machine(registry.on_gone, 1, None)
+    assert machine(registry.on_release, 1, True) == [Stop(1)]
+    machine(registry.on_gone, 1, None, False)
     assert "f-a" not in machine.state.engines
 
 
 def test_those_waiting_for_a_removed_model_are_told_and_its_load_ends():
     machine = Machine(want("a"), want("b"))
-    machine(registry.on_acquire, 1, "a")
+    machine(registry.on_acquire, Waiter(1, "a"))
     effects = machine.apply(want("b"))
     assert [type(effect) for effect in effects] == [Reject, Stop]
 
@@ -315,9 +328,9 @@ def test_a_changed_model_gets_a_new_engine_beside_the_old_one():
     machine = Machine(want())
     machine.loaded("f-m")
     assert machine.apply(Want("f-2", "m", 100)) == [Spawn("f-2", 2)]
-    machine(registry.on_acquire, 2, "m")
+    machine(registry.on_acquire, Waiter(2, "m"))
     assert machine(registry.on_ready, 2) == [Grant(2, 2)]
-    assert machine(registry.on_release, 1) == [Stop(1)]
+    assert machine(registry.on_release, 1, True) == [Stop(1)]
 
 
 def test_a_model_taken_back_while_draining_serves_again():
@@ -325,13 +338,13 @@ def test_a_model_taken_back_while_draining_serves_again():
     machine.loaded("f-m")
     machine.apply()
     assert machine.apply(want()) == []
-    assert machine(registry.on_acquire, 2, "m") == [Grant(2, 1)]
+    assert machine(registry.on_acquire, Waiter(2, "m")) == [Grant(2, 1)]
 
 
 def test_a_changed_idle_time_counts_from_the_same_moment():
     machine = Machine(want(idle_unload=1000))
     machine.loaded("f-m")
-    machine(registry.on_release, 1)
+    machine(registry.on_release, 1, True)
     machine(registry.on_tick, after=50)
     assert machine.apply(want(idle_unload=10)) == [Stop(1)]
 
@@ -340,9 +353,75 @@ def test_closing_tells_waiters_and_ends_engines_with_their_last_lease():
     machine = Machine(want("a"), want("b"), want("c"))
     machine.loaded("f-a")
     machine.loaded("f-b", waiter=2)
-    machine(registry.on_release, 2)
-    machine(registry.on_acquire, 3, "c")
+    machine(registry.on_release, 2, True)
+    machine(registry.on_acquire, Waiter(3, "c"))
     effects = machine(registry.on_close)
     assert [type(effect) for effect in effects] == [Reject, Stop, Stop]
-    assert isinstance(machine(registry.on_acquire, 4, "a")[0].error, Unavailable)
-    assert machine(registry.on_release, 1) == [Stop(1)]
+    assert isinstance(machine(registry.on_acquire, Waiter(4, "a"))[0].error, Unavailable)
+    assert machine(registry.on_release, 1, True) == [Stop(1)]
+
+
+# ---- engines that die
+def died(machine, number, lonely=True):
+    """Process `number` dies by itself and is reaped."""
+    return machine(registry.on_lost, number) + machine(registry.on_gone, number, None, lonely)
+
+
+def test_whoever_has_to_be_alone_waits_for_the_others_and_nobody_begins_meanwhile():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    assert machine(registry.on_acquire, Waiter(2, "m", alone=True)) == []
+    assert machine(registry.on_acquire, Waiter(3, "m")) == []
+    assert machine(registry.on_release, 1, True) == [Grant(2, 1)]
+    assert machine(registry.on_acquire, Waiter(4, "m")) == []
+    assert machine(registry.on_release, 2, True) == [Grant(3, 1), Grant(4, 1)]
+
+
+def test_suspects_are_tried_one_after_the_other():
+    machine = Machine(want())
+    for waiter in (1, 2, 3):
+        machine(registry.on_acquire, Waiter(waiter, "m", alone=waiter < 3, resumed=True))
+    assert machine(registry.on_ready, 1) == [Grant(1, 1)]
+    assert machine(registry.on_cleared, 1) == [], "the next suspect waits until it is gone"
+    assert machine(registry.on_release, 1, True) == [Grant(2, 1)]
+    assert machine(registry.on_cleared, 2) == [Grant(3, 1)], "nobody else has to be alone"
+
+
+def test_lonely_deaths_in_a_row_close_the_door_for_a_while():
+    machine = Machine(want())
+    machine(registry.on_acquire, Waiter(1, "m"))
+    for number in (1, 2):
+        machine(registry.on_ready, number)
+        assert died(machine, number) == []
+        assert machine(registry.on_acquire, Waiter(number + 1, "m")) == [Spawn("f-m", number + 1)]
+    machine(registry.on_ready, 3)
+    died(machine, 3)
+    assert machine(registry.on_acquire, Waiter(9, "m", resumed=True)) == [], "who had begun waits"
+    [reject] = machine(registry.on_acquire, Waiter(10, "m"))
+    assert isinstance(reject.error, Unavailable)
+    assert (reject.error.retry_after, machine.alarm()) == (5, machine.now + 5)
+    assert machine(registry.on_tick, after=5) == [Spawn("f-m", 4)]
+
+
+def test_deaths_count_in_a_row_only():
+    machine = Machine(want())
+    number = machine.loaded("f-m")
+    for _ in range(5):
+        died(machine, number)
+        [spawn] = machine(registry.on_acquire, Waiter(2, "m"))
+        number = spawn.number
+        machine(registry.on_ready, number)
+        machine(registry.on_release, 2, True)
+        assert machine.engine("f-m").deaths == 0
+        machine(registry.on_acquire, Waiter(3, "m"))
+
+
+def test_what_had_begun_waits_until_a_load_is_tried_again_but_not_for_ever():
+    machine = Machine(want(retry=RetryLoad(first=1, max=2, tries=3)))
+    machine(registry.on_acquire, Waiter(1, "m", resumed=True))
+    for number, pause in ((1, 0), (2, 1)):
+        told = machine(registry.on_gone, number, LoadFailed("killed"), False)
+        assert not [effect for effect in told if isinstance(effect, Reject)]
+        machine(registry.on_tick, after=pause)
+    [reject] = machine(registry.on_gone, 3, LoadFailed("killed"), False)
+    assert reject.error.permanent

@@ -7,7 +7,7 @@ import pytest
 
 from appliance.control import registry
 from appliance.control.eviction import KV_RESERVE
-from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Spawn, Stop, Want
+from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Spawn, Stop, Waiter, Want
 from appliance.errors import LoadFailed, SourceError
 
 BUDGET = 1000
@@ -25,6 +25,7 @@ class Walk:
         self.answered: dict[int, object] = {}
         self.waiting: set[int] = set()
         self.leases: dict[int, int] = {}
+        self.lone: set[int] = set()
         self.loading: set[int] = set()
         self.alive: dict[int, int] = {}
         self.stopped: set[int] = set()
@@ -44,6 +45,9 @@ class Walk:
                 self.answer(waiter, effect)
                 assert number in self.alive, "granted on a process that is not there"
                 assert number not in self.stopped, "granted on a process that was told to stop"
+                company = [lease for lease, held in self.leases.items() if held == number]
+                assert not (company and waiter in self.lone), "joined by one that has to be alone"
+                assert not self.lone & set(company), "joined one that has to be alone"
                 self.leases[waiter] = number
             case Reject(waiter, _):
                 self.answer(waiter, effect)
@@ -72,7 +76,9 @@ class Walk:
         held = {lease for engine in self.state.engines.values() for lease in engine.leases}
         assert held == self.leases.keys(), "a lease was lost"
         for engine in self.state.engines.values():
-            assert not (engine.waiters and engine.state is EngineState.READY), "waits for what is ready"
+            alone = engine.leases and any(waiter.id in self.lone for waiter in engine.waiters)
+            if engine.waiters and engine.state is EngineState.READY:
+                assert alone or engine.solitary in engine.leases, "waits for what is ready"
 
     # ---- what the world may do
     def apply(self):
@@ -99,7 +105,11 @@ class Walk:
     def acquire(self):
         self.ids += 1
         self.waiting.add(self.ids)
-        self.happen(registry.on_acquire, self.ids, self.random.choice(MODELS))
+        chance = self.random.random
+        waiter = Waiter(self.ids, self.random.choice(MODELS), alone=chance() < 0.1, resumed=chance() < 0.2)
+        if waiter.alone:
+            self.lone.add(waiter.id)
+        self.happen(registry.on_acquire, waiter)
 
     def leave(self):
         if self.waiting:
@@ -111,7 +121,13 @@ class Walk:
         if self.leases:
             lease = self.random.choice(sorted(self.leases))
             del self.leases[lease]
-            self.happen(registry.on_release, lease)
+            self.happen(registry.on_release, lease, self.random.random() < 0.5)
+
+    def clear(self):
+        if held := sorted(self.lone & self.leases.keys()):
+            lease = self.random.choice(held)
+            self.lone.discard(lease)
+            self.happen(registry.on_cleared, lease)
 
     def ready(self):
         if self.loading - self.stopped:
@@ -140,7 +156,7 @@ class Walk:
         del self.alive[number]
         self.loading.discard(number)
         self.stopped.discard(number)
-        self.happen(registry.on_gone, number, error)
+        self.happen(registry.on_gone, number, error, error is None and self.random.random() < 0.2)
 
     def fetched(self):
         if self.fetching:
@@ -163,6 +179,7 @@ class Walk:
         end: 6,
         tick: 4,
         leave: 1,
+        clear: 2,
         fail: 1,
         die: 1,
         fetched: 2,

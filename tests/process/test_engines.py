@@ -155,7 +155,7 @@ async def test_every_stream_survives_a_kill_from_outside(site):
 
 
 async def test_a_request_that_kills_its_engine_each_time_fails(site):
-    site.script("m", crash_on="poison")
+    site.script("m", crash_on="poison", crash_how="abort")
     deployment = site.deployment({"m": {}})
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
