@@ -13,7 +13,10 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 @dataclass(frozen=True, slots=True)
 class Quoting:
-    """`quotes` are what strings stand in, longest first; `outside` is what may stand beside strings and brackets."""
+    """`quotes` are what strings stand in, longest first; `outside` is what may stand beside strings and brackets.
+
+    It may match whole strings too, where it has seen that they need no second look.
+    """
 
     quotes: tuple[str, ...]
     outside: re.Pattern[str]
@@ -32,23 +35,37 @@ def balanced(reader: Reader, quoting: Quoting, take: Take) -> Steps[None]:
     """Read one value in brackets. Raises NotACall, Cut."""
     depth = 0
     while True:
-        char = yield from reader.char()
-        if char in _OPENING:
-            depth += 1
-            take(reader.consume(1), False)
-        elif char in _CLOSING:
-            depth -= 1
-            take(reader.consume(1), False)
+        at, depth = _plain(reader.window, quoting.outside, depth)
+        take(reader.consume(at), False)
+        if not 0 < depth <= _DEEPEST:
+            if depth == 0 and at > 0:
+                return
+            _refuse()
+        if not reader.window:
+            yield from reader.more()
         elif (quote := (yield from _quote(reader, quoting))) is not None:
             yield from string(reader, quoting, quote, take)
-        elif run := quoting.outside.match(reader.window):
-            take(reader.consume(run.end()), False)
         else:
             _refuse()
-        if depth > _DEEPEST:
-            _refuse()
-        if depth <= 0:
-            return
+
+
+def _plain(window: str, outside: re.Pattern[str], depth: int) -> tuple[int, int]:
+    """How far brackets and plain text go, up to the value's end, and how deep they leave it."""
+    at = 0
+    while at < len(window):
+        if window[at] in _OPENING:
+            depth += 1
+        elif window[at] in _CLOSING:
+            depth -= 1
+        elif run := outside.match(window, at):
+            at = run.end()
+            continue
+        else:
+            break
+        at += 1
+        if not 0 < depth <= _DEEPEST:
+            break
+    return at, depth
 
 
 def string(reader: Reader, quoting: Quoting, quote: str, take: Take) -> Steps[None]:

@@ -20,6 +20,8 @@ from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, ToolCallDelt
 
 _HELD_SPACE = 8
 """So much white space waits for whether a tag follows: constant memory against a model that writes only that."""
+_SLICE = 512
+"""Text is read in slices of so many characters: what is left of a slice is copied at every step."""
 _WARNINGS = 16
 """So many different warnings are kept."""
 
@@ -42,6 +44,7 @@ class _Mode(Enum):
     CALL = auto()
 
 
+_BLANK = (_Mode.START, _Mode.FRESH)
 _LATER = {Where.ANYWHERE: "", Where.LINE: "\n"}
 """What stands before an opener behind other text."""
 
@@ -134,40 +137,46 @@ class Channels:
 
     def pieces(self, text: str, *, stops: bool = True) -> list[Piece]:
         """As `feed`, with the place of each delta in the text."""
+        if len(text) <= _SLICE:
+            self._feed(text, stops)
+            return self._taken()
+        for at in range(0, len(text), _SLICE):
+            self._feed(text[at : at + _SLICE], stops)
+        return self._taken()
+
+    def _feed(self, text: str, stops: bool) -> None:
         while self.stopped is None and (text := self._skip(text)):
             if self._mode is _Mode.CALL:
                 self._reader.window += text
                 text = self._read_on()
                 continue
-            mode = self._mode
-            literal, match, rest = self._scanners[mode].scan(text)
-            self._literal(literal)
-            text = self._next(mode, match, rest, stops)
-        return self._taken()
+            scanner = self._scanners[self._mode]
+            literal, match, rest = scanner.scan(text)
+            text = self._found(scanner, literal, match, rest, stops)
 
     def closing_pieces(self, *, stops: bool = True, cut: bool = False) -> list[Piece]:
         """As `close`, with the place of each delta in the text."""
-        out: list[Piece] = []
         while self.stopped is None:
-            mode = self._mode
-            if mode is _Mode.CALL:
+            if self._mode is _Mode.CALL:
                 self._reader.closed = True
                 rest = self._read_on(cut=cut)
             else:
-                literal, match, rest = self._scanners[mode].close()
+                scanner = self._scanners[self._mode]
+                literal, match, rest = scanner.close()
                 if not literal and match is None:
                     break
-                self._literal(literal)
-                rest = self._next(mode, match, rest, stops)
-            out += self.pieces(rest, stops=stops)
+                rest = self._found(scanner, literal, match, rest, stops)
+            self._feed(rest, stops)
         if self._mode is not _Mode.REASONING:
             self._release()
-        return out + self._taken()
+        return self._taken()
 
-    def _next(self, mode: _Mode, match: str | None, rest: str, stops: bool) -> str:
+    def _found(self, scanner: Scanner, literal: str, match: str | None, rest: str, stops: bool) -> str:
         """Act on what a scan found; the text to read on with."""
-        if self._mode is not mode:  # the literal ended the blank: what follows is read again, as answer
-            return (match if match is not None else self._scanners[mode].take()) + rest
+        if self._mode in _BLANK and literal and not literal.isspace():
+            self._mode = _Mode.ANSWER  # other tags count now: read it again
+            return literal + (match if match is not None else scanner.take()) + rest
+        self._literal(literal)
         if match is not None:
             self._match(match, stops)
         return rest
@@ -301,8 +310,9 @@ class Channels:
         text = "".join(self._reader.held)
         self._reader.held.clear()
         self._mode = self._before
-        if text:
+        if text or self._reader.framed:
             self._warn(why, self._openers.get(self._reader.opener))
+        if text:
             if self._mode is not _Mode.REASONING:
                 self._mode = _Mode.ANSWER
             self._literal(text)
@@ -332,8 +342,10 @@ class Channels:
 
     def _emit(self, kind: type[TextDelta] | type[ReasoningDelta], text: str, *, hold_space: bool) -> None:
         """Give out `text`, the newest that is resolved, but for white space a tag may turn out to follow."""
-        text = self._space + text
-        keep = min(len(text) - len(text.rstrip()), _HELD_SPACE) if hold_space else 0
+        keep = 0
+        if self._space or (hold_space and text[-1].isspace()):
+            text = self._space + text
+            keep = min(len(text) - len(text.rstrip()), _HELD_SPACE) if hold_space else 0
         text, self._space = text[: len(text) - keep], text[len(text) - keep :]
         self._reasoned = self._reasoned or (kind is ReasoningDelta and bool(text))
         if text:

@@ -12,7 +12,10 @@ ARGUMENTS = ("arguments", "parameters")
 _BESIDE = ("id", "type", "tool_call_id", "index")
 """Keys that may come before the name: another one there says that the object is no call."""
 
-_JSON = Quoting(quotes=('"',), outside=re.compile(r"[\s,:+\-.0-9eEtrufalsn]+"))
+_JSON = Quoting(
+    quotes=('"',),
+    outside=re.compile(r'(?:[\s,:+\-.0-9eEtrufalsn]++|"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+")++'),
+)
 _SCALAR = re.compile(r"[+\-.0-9A-Za-z]+")
 _CONTROLS = {code: json.dumps(chr(code))[1:-1] for code in range(32)}
 

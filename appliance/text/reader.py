@@ -59,6 +59,8 @@ class Reader:
         self.held: list[str] = [] if prompted else [opener]
         self.markup = 0
         """Characters that turned out to be markup or calls."""
+        self.framed = False
+        """Whether there were any."""
         self.whole: list[OpenCall] = []
         self.current: OpenCall | None = None
         self.called = False
@@ -87,6 +89,7 @@ class Reader:
     def drop(self) -> None:
         """What was read so far is markup, whatever follows."""
         self.markup += sum(map(len, self.held))
+        self.framed = True
         self.held.clear()
 
     def more(self) -> Steps[None]:

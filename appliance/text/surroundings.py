@@ -42,7 +42,8 @@ def _after(fence: str | None, run: str, info: str) -> str | None:
     """The open block behind a line that begins with `run`."""
     if fence is None:
         return None if run[0] in info and run[0] == "`" else run
-    closes = run[0] == fence[0] and len(run) >= len(fence) and not info.strip()
+    # A tag may follow a closing fence directly: models close the block they quote and go on.
+    closes = run[0] == fence[0] and len(run) >= len(fence) and info.strip()[:1] in ("", "<")
     return None if closes else fence
 
 

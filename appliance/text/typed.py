@@ -40,14 +40,14 @@ def _kinds(schema: Any, root: Schema, depth: int = 0) -> set[str]:
         return set()
     if "type" in schema:
         types = schema["type"]
-        return {types} if isinstance(types, str) else set(types)
+        return {kind for kind in (types if isinstance(types, list) else [types]) if isinstance(kind, str)}
     if isinstance(reference := schema.get("$ref"), str):
         return _kinds(_target(reference, root), root, depth + 1)
     for word in ("anyOf", "oneOf", "allOf"):
         if isinstance(rows := schema.get(word), list):
             return set().union(*(_kinds(row, root, depth + 1) for row in rows))
-    values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-    return {_TYPES[type(value)] for value in values}
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return {_TYPES[type(value)] for value in values if type(value) in _TYPES} if isinstance(values, list) else set()
 
 
 def _target(reference: str, root: Schema) -> Any:
