@@ -1,5 +1,6 @@
 """The life of an engine process: hello, load, serve, end."""
 
+import ctypes
 import importlib
 import os
 import signal
@@ -30,6 +31,7 @@ EXIT_OK, EXIT_LOAD, EXIT_FAULT = 0, 1, 70
 NICENESS = 5
 PREPARATION_THREADS = 2
 _FLUSH_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(link_fd: int) -> NoReturn:
@@ -37,6 +39,7 @@ def main(link_fd: int) -> NoReturn:
     # Ctrl-C on the terminal reaches the whole group, but ending is the server's to decide.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _end_with_the_server()
     _step_back()
     link_socket = socket.socket(fileno=link_fd)
     link_socket.setblocking(True)
@@ -85,6 +88,12 @@ def _backend(name: str) -> Backend:
     module, _, attribute = BACKENDS[name].partition(":")
     backend: Backend = getattr(importlib.import_module(module), attribute)()
     return backend
+
+
+def _end_with_the_server() -> None:
+    """On Linux have the kernel end an engine whose server is gone, for one that is stopped reads no end of file."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _step_back() -> None:

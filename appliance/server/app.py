@@ -134,7 +134,8 @@ class _Forward(logging.Handler):
     """What Sanic finds worth an error, in our log."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        log.get().warning("http.error", error=record.getMessage(), exc_info=record.exc_info or None)
+        if "body not consumed" not in record.getMessage():  # a GET with a Content-Length: harmless, and frequent
+            log.get().warning("http.error", error=record.getMessage(), exc_info=record.exc_info or None)
 
 
 def _silence() -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 from appliance.config.deployment import Deployment, ModelSpec
 from appliance.config.sampling import find, listed
+from appliance.control.status import ModelStatus
 
 
-def cards(deployment: Deployment, states: Mapping[str, str], created: int) -> dict[str, dict[str, Any]]:
-    """Cards by id: models, then the aliases clients may know of. `states` are by model, `created` Unix seconds."""
+def cards(deployment: Deployment, statuses: Mapping[str, ModelStatus], created: int) -> dict[str, dict[str, Any]]:
+    """Cards by id: models, then the aliases clients may know of. `statuses` are by model, `created` Unix seconds."""
     models = {id: find(deployment, id).model for id in listed(deployment)}
-    found = {id: _card(id, created, _facts(model, states)) for id, model in models.items()}
+    found = {id: _card(id, created, _facts(model, statuses.get(model.name))) for id, model in models.items()}
     return {**found, **{id: _card(id, created, {"state": "routed"}) for id in deployment.routing.virtual}}
 
 
@@ -27,8 +28,11 @@ def card_list(cards: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _facts(model: ModelSpec, states: Mapping[str, str]) -> dict[str, Any]:
-    return {"context": model.context, "state": states.get(model.name, "cold"), "model": model.name}
+def _facts(model: ModelSpec, status: ModelStatus | None) -> dict[str, Any]:
+    """A loaded checkpoint may allow less context than the file does."""
+    loaded = status.info if status else None
+    context = min(model.context, loaded.context) if loaded else model.context
+    return {"context": context, "state": status.state.value if status else "cold", "model": model.name}
 
 
 def _card(id: str, created: int, facts: Mapping[str, Any]) -> dict[str, Any]:

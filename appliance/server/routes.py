@@ -37,7 +37,9 @@ async def health(request: Request, context: Context) -> HTTPResponse:
 
 
 async def ready(request: Request, context: Context) -> HTTPResponse:
-    """Whether to send requests here: what is loaded at startup is loaded, and nothing is being shut down."""
+    """Whether to send requests here: what is loaded at startup is loaded or has failed to load (the other models
+    answer, and status says why), and nothing is being shut down.
+    """
     if reasons := _unready(context):
         raise Unavailable("; ".join(reasons), retry_after=1)
     return _json({"status": "ready"})
@@ -85,8 +87,8 @@ def _running(entry: Entry, now: float) -> dict[str, Any]:
 
 def _cards(request: Request, context: Context) -> dict[str, dict[str, Any]]:
     """Of the names the client may ask for."""
-    states = {status.name: status.state.value for status in context.supervisor.status() if not status.retired}
-    all_of_them = cards(context.running.deployment, states, context.started)
+    statuses = {status.name: status for status in context.supervisor.status() if not status.retired}
+    all_of_them = cards(context.running.deployment, statuses, context.started)
     return {id: card for id, card in all_of_them.items() if permits(request.ctx.key, id)}
 
 
