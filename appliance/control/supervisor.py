@@ -38,11 +38,13 @@ from appliance.control.residency import (
 )
 from appliance.control.status import ModelStatus, Observed, describe
 from appliance.control.suspicion import End
-from appliance.errors import InUse, LoadFailed, SourceError, UnknownModel
+from appliance.control.watchdog import Bound, Progress
+from appliance.errors import EngineDied, InUse, LoadFailed, SourceError, UnknownModel
 from appliance.models.store import Store
 from appliance.vocab.spec import EngineSettings, ModelInfo
 
 STOP_GRACE_SECONDS = 10.0
+HANG = Bound()
 
 _log = log.get()
 
@@ -122,7 +124,8 @@ class _Download:
 class Supervisor:
     """See the module. All methods belong to one event loop.
 
-    `environ` is what engines and downloads get, `engine_log` the format and level of what engines log.
+    `environ` is what engines and downloads get, `engine_log` the format and level of what engines log; an engine that
+    makes no progress within `bound` is killed.
     `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
     `on_change` is called whenever something about an engine may have changed, `on_death` with model, pid and end of
     an engine that ended by itself.
@@ -130,13 +133,19 @@ class Supervisor:
     """
 
     def __init__(
-        self, store: Store, *, environ: Mapping[str, str], engine_log: tuple[str, str] = ("console", "info")
+        self,
+        store: Store,
+        *,
+        environ: Mapping[str, str],
+        engine_log: tuple[str, str] = ("console", "info"),
+        bound: Bound = HANG,
     ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] | None = None
         self.on_change: Callable[[], None] = _nobody
         self.on_death: Callable[[str, int, End], None] = _nobody
         self.counts: Counter[tuple[str, str]] = Counter()
         self._store = store
+        self._bound = bound
         self._machine = Machine.of_this(environ, engine_log)
         self._state = Registry()
         self._deployment: Deployment | None = None
@@ -384,12 +393,31 @@ class Supervisor:
             self.counts["loads", name] += 1
             self._happen(registry.on_ready, number)
             self._configure()
-            await handle.disconnected()
+            await self._watch(handle, run)
         finally:
             code = await handle.stop(STOP_GRACE_SECONDS)
             say = _log.info if run.stopping else _log.warning
             say("engine.gone", model=name, pid=handle.pid, exit=code, asked=run.stopping)
         return await self._ended(name, run, handle)
+
+    async def _watch(self, handle: EngineHandle, run: _Run) -> None:
+        """Wait until the engine is lost, and see to it that it is if it hangs."""
+        progress, last = Progress(), self._now()
+        while not await _within(self._bound.interval, handle.disconnected()):
+            asked = self._now()
+            try:
+                async with asyncio.timeout(self._bound.interval):
+                    pong = await handle.ping()
+            except (TimeoutError, EngineDied):
+                pong = None
+            progress = progress.look(
+                pong.steps if pong else None, pong.running if pong else 0, asked - last, self._bound.interval
+            )
+            last = asked
+            if progress.hung(self._bound, run.demand.stall_target):
+                _log.error("engine.hung", model=handle.model, pid=handle.pid, seconds=round(progress.stuck))
+                handle.kill_hung()
+                await handle.disconnected()
 
     async def _ended(self, name: str, run: _Run, handle: EngineHandle) -> bool:
         if run.stopping:
@@ -454,6 +482,16 @@ class Supervisor:
             if deployment is self._deployment:
                 self.commit(prepared)
                 return
+
+
+async def _within(seconds: float, event: Awaitable[None]) -> bool:
+    """Whether it came within that time."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event
+    except TimeoutError:
+        return False
+    return True
 
 
 def _nobody(*told: object) -> None: ...

@@ -58,8 +58,8 @@ class Site:
         directory.mkdir(exist_ok=True)
         return Journal(directory)
 
-    def supervisor(self) -> Supervisor:
-        return Supervisor(self.store, environ=os.environ, engine_log=("console", "warning"))
+    def supervisor(self, **more: Any) -> Supervisor:
+        return Supervisor(self.store, environ=os.environ, engine_log=("console", "warning"), **more)
 
 
 def composing(text: str = "hello", **sampling: Any) -> Compose:

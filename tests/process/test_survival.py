@@ -12,6 +12,7 @@ import pytest
 
 from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
+from appliance.control.watchdog import Bound
 from appliance.errors import EngineDied
 from appliance.vocab.event import Event, Finished, TextDelta
 from tests.process.site import Site, answer
@@ -75,6 +76,38 @@ async def test_deaths_are_counted_and_degrade_the_model_until_somebody_is_served
         assert (degraded.name, degraded.holds, degraded.reason) == ("Degraded", True, "EngineDeaths")
         await answer(supervisor, deployment)
         assert not engine(supervisor).conditions[-1].holds
+
+
+# ---- hangs
+async def test_an_engine_that_stops_answering_is_killed_and_its_streams_go_on(site):
+    site.script("m", words=WORDS, length=80, step_ms=2)
+    deployment = site.deployment({"m": {}})
+    async with site.supervisor(bound=Bound(2)) as supervisor:
+        await supervisor.apply(deployment)
+        asks = [{"text": "a", "temperature": 1.0, "seed": seed} for seed in (1, 2)]
+        undisturbed = [await answer(supervisor, deployment, **ask) for ask in asks]
+        stopped = []
+
+        def stop_once(event: Event) -> None:
+            if isinstance(event, TextDelta) and not stopped:
+                stopped.append(engine(supervisor).pid)
+                os.kill(stopped[0], signal.SIGSTOP)
+
+        answers = await asyncio.gather(*(answer(supervisor, deployment, **ask, seen=stop_once) for ask in asks))
+        assert answers == undisturbed
+        assert engine(supervisor).pid != stopped[0]
+
+
+async def test_a_request_its_engine_hangs_on_is_the_only_one_to_fail(site):
+    site.script("m", text="{last} " * 60, step_ms=1, when=[{"contains": "poison", "hang_after": 3}])
+    deployment = site.deployment({"m": {}})
+    async with site.supervisor(bound=Bound(1)) as supervisor:
+        await supervisor.apply(deployment)
+        texts = ["a", "poison", "b", "c"]
+        asked = (answer(supervisor, deployment, text=text) for text in texts)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(answers.pop(1), EngineDied)
+        assert answers == [f"{text} " * 60 for text in "abc"]
 
 
 # ---- kills from outside
