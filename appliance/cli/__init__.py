@@ -20,6 +20,8 @@ COMMANDS: dict[str, str] = {
     "load": "appliance.cli.residency",
     "unload": "appliance.cli.residency",
     "events": "appliance.cli.events",
+    "keys": "appliance.cli.keys",
+    "route": "appliance.cli.route",
     "down": "appliance.cli.down",
     "version": "appliance.cli.version",
 }

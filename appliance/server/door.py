@@ -5,14 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import UTC, date, datetime, timedelta
 
 from sanic import Request
 
 from appliance.config.access import Key, Security
-from appliance.config.deployment import Deployment
 from appliance.control import limits
+from appliance.control.clock import now_in
 from appliance.control.keys import Asking, Ring, presented
 from appliance.control.limits import Account, Moment, Standing
 from appliance.control.running import Running
@@ -20,12 +19,6 @@ from appliance.control.usage import Usage
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 """Set by proxies: who speaks through one on this machine may be anywhere."""
-
-
-def now_in(deployment: Deployment) -> datetime:
-    """The time of day where the deployment's rules are meant."""
-    zone: tzinfo | None = ZoneInfo(deployment.server.time_zone) if deployment.server.time_zone else None
-    return datetime.now(zone) if zone else datetime.now().astimezone()
 
 
 def is_local(request: Request) -> bool:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from sanic import Request
 
 from appliance.config.deployment import Deployment
+from appliance.control.clock import now_in
 from appliance.control.facts import facts_of
 from appliance.control.keys import check
 from appliance.control.residency import EngineState
 from appliance.control.router import Route, route
 from appliance.errors import BadRequest
 from appliance.server.context import Context
-from appliance.server.door import now_in
 from appliance.vocab.request import GenerateRequest
 
 

@@ -1,0 +1,127 @@
+"""`appliance keys`: a new key for the deploy file, and those that are in it. Offline."""
+
+import os
+import re
+import secrets
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.offline import document, examine_or_exit
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, table
+from appliance.config.access import Key
+from appliance.config.units import show_rate, show_tokens
+from appliance.errors import ApplianceError, Fault
+
+USAGE = 2
+SECRET_BYTES = 24
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Action(StrEnum):
+    NEW = "new"
+    LS = "ls"
+
+
+class CannotWrite(ApplianceError):
+    """A key that is not written: one of its name exists, or its directory does not let us."""
+
+    code = "cannot_write"
+    fault = Fault.CONFIG
+    exit_code = 73
+
+
+def keys(
+    action: Annotated[Action, typer.Argument(help="`new NAME` makes a key, `ls` shows those of the deploy file.")],
+    name: Annotated[str | None, typer.Argument(help="With `new`: what the key is called.")] = None,
+    file: File = DEFAULT_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key, or list them. A secret is shown once, when it is made."""
+    if action is Action.LS:
+        _list(file, as_json)
+        return
+    if name is None or not _NAME.fullmatch(name):
+        typer.echo("appliance: write `keys new NAME`, a name of letters, digits and . _ -", err=True)
+        raise typer.Exit(USAGE)
+    _new(name, as_json)
+
+
+def _new(name: str, as_json: bool) -> None:
+    secret = f"sk-{secrets.token_urlsafe(SECRET_BYTES)}"
+    path = _directory() / name
+    _write(path, secret)
+    line = f'{name}: {{secret: "${{file:{_short(path)}}}"}}'
+    if as_json:
+        data = {"name": name, "secret": secret, "file": str(path), "yaml": line}
+        typer.echo(document("key", data, []))
+        return
+    typer.echo(secret)
+    typer.echo(f"kept in {path}; it is not shown again. Add it to the deploy file:\n", err=True)
+    typer.echo(f"security:\n  keys:\n    {line}\n", err=True)
+
+
+def _write(path: Path, secret: str) -> None:
+    """Only this user can read it. Raises CannotWrite."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise CannotWrite(f"{path} exists; delete it first, or choose another name") from None
+    except OSError as error:
+        raise CannotWrite(f"{error.filename or path} cannot be written: {error.strerror}") from None
+    with open(descriptor, "w", encoding="ascii") as out:
+        out.write(f"{secret}\n")
+
+
+def _directory() -> Path:
+    """`$APPLIANCE_HOME/keys`, else `~/.appliance/keys`."""
+    home = os.environ.get("APPLIANCE_HOME")
+    return (Path(home).absolute() if home else Path.home() / ".appliance") / "keys"
+
+
+def _short(path: Path) -> str:
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
+
+
+def _list(file: Path, as_json: bool) -> None:
+    found = examine_or_exit(file, "keys", as_json).deployment.security.keys.values()
+    if as_json:
+        typer.echo(document("keys", [_data(key) for key in found], []))
+        return
+    if not found:
+        typer.echo(f"there are no keys in {file}; `appliance keys new NAME` makes one", err=True)
+        return
+    typer.echo(table(("NAME", "ALLOW", "LIMITS", "PRIORITY", "EXPIRES"), [_row(key) for key in found]))
+
+
+def _row(key: Key) -> tuple[str, ...]:
+    limits = ", ".join(f"{name} {value}" for name, value in _limits(key).items())
+    return key.name, " ".join(key.allow), limits or "none", key.priority, _expires(key) or "never"
+
+
+def _data(key: Key) -> dict[str, Any]:
+    return {
+        "name": key.name,
+        "allow": list(key.allow),
+        "limits": _limits(key),
+        "priority": key.priority,
+        "expires": _expires(key),
+    }
+
+
+def _expires(key: Key) -> str | None:
+    return key.expires.isoformat() if key.expires else None
+
+
+def _limits(key: Key) -> dict[str, str]:
+    limits = key.limits
+    said = {
+        "requests": show_rate(limits.requests) if limits.requests else None,
+        "tokens": show_rate(limits.tokens) if limits.tokens else None,
+        "concurrent": str(limits.concurrent) if limits.concurrent else None,
+        "daily_tokens": show_tokens(limits.daily_tokens) if limits.daily_tokens else None,
+    }
+    return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,150 @@
+"""`appliance keys` and `appliance route`, run as a user runs them."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FILE = """
+version: 1
+security:
+  keys:
+    ci:
+      secret: ${file:home/keys/ci}
+      allow: [auto, small]
+      limits: {requests: 60/m, tokens: 200k/m, concurrent: 4, daily_tokens: 5000k}
+      expires: 2027-06-30
+      policy: {clamp: {max_tokens: [1, 100]}}
+models:
+  small: {source: 'fake:s.yaml'}
+  big: {source: 'fake:s.yaml'}
+profiles: {terse: {sampling: {temperature: 0.3}}}
+routing:
+  virtual: [auto]
+  rules:
+    - {name: nightly, when: {model: auto, key: ci, time: "22:00-07:00"}, use: [{to: big, profile: terse}]}
+    - {name: beta, when: {model: auto, header: {x-track: beta}}, use: big}
+    - {name: rest, when: {model: auto}, use: [small, big], prefer: warm}
+  fallback: {big: {to: [small]}}
+"""
+
+
+def run(here: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "APPLIANCE_HOME": str(here / "home")}
+    command = [sys.executable, "-m", "appliance", *arguments]
+    return subprocess.run(command, cwd=here, env=environ, input=stdin, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a key made by the command, and a deploy file that uses it."""
+    path = tmp_path_factory.mktemp("cli")
+    made = run(path, "keys", "new", "ci")
+    assert made.returncode == 0
+    assert made.stdout.strip() == (path / "home/keys/ci").read_text().strip()
+    assert 'ci: {secret: "${file:' in made.stderr
+    (path / "s.yaml").write_text("text: hi\n")
+    (path / "deploy.yaml").write_text(FILE)
+    return path
+
+
+def test_a_new_key_is_long_and_for_its_owner_only(here: Path) -> None:
+    file = here / "home/keys/ci"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert len(file.read_text().strip()) >= 32
+
+
+def test_the_line_it_says_to_add_works(here: Path) -> None:
+    made = run(here, "keys", "new", "extra", "--json")
+    told = json.loads(made.stdout)["data"]
+    (here / "other.yaml").write_text(
+        f"version: 1\nmodels: {{m: {{source: 'fake:s.yaml'}}}}\nsecurity:\n  keys:\n    {told['yaml']}\n"
+    )
+    listed = run(here, "keys", "ls", "-f", "other.yaml")
+    assert (listed.returncode, listed.stdout.split()[5:]) == (0, ["extra", "*", "none", "normal", "never"])
+
+
+def test_a_key_is_not_overwritten(here: Path) -> None:
+    before = (here / "home/keys/ci").read_text()
+    again = run(here, "keys", "new", "ci")
+    assert (again.returncode, again.stdout) == (73, "")
+    assert (here / "home/keys/ci").read_text() == before
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "a b", "a:b"])
+def test_a_name_leads_nowhere_else(here: Path, name: str) -> None:
+    assert run(here, "keys", "new", name).returncode == 2
+
+
+def test_keys_are_listed_without_their_secrets(here: Path) -> None:
+    table, data = run(here, "keys", "ls"), run(here, "keys", "ls", "--json")
+    assert table.stdout.splitlines()[1].split()[:2] == ["ci", "auto"]
+    assert json.loads(data.stdout)["data"] == [
+        {
+            "name": "ci",
+            "allow": ["auto", "small"],
+            "limits": {"requests": "60/m", "tokens": "200k/m", "concurrent": "4", "daily_tokens": "5000k"},
+            "priority": "normal",
+            "expires": "2027-06-30",
+        }
+    ]
+    secret = (here / "home/keys/ci").read_text().strip()
+    assert secret not in table.stdout + table.stderr + data.stdout + data.stderr
+
+
+ROUTES: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "by day": (("--at", "09:00"), "small", "rest"),
+    "by night": (("--key", "ci", "--at", "23:00"), "big", "nightly"),
+    "at midnight": (("--key", "ci", "--at", "00:00"), "big", "nightly"),
+    "by night without the key": (("--at", "23:00"), "small", "rest"),
+    "with a header": (("--at", "09:00", "--header", "X-Track: beta"), "big", "beta"),
+    "with another model in memory": (("--at", "09:00", "--warm", "big"), "big", "rest"),
+}
+
+
+def body(**fields: Any) -> str:
+    return json.dumps({"model": "auto", "messages": [{"role": "user", "content": "hi"}], **fields})
+
+
+@pytest.mark.parametrize(("arguments", "model", "rule"), ROUTES.values(), ids=ROUTES)
+def test_a_decision_is_explained_before_anything_runs(
+    here: Path, arguments: tuple[str, ...], model: str, rule: str
+) -> None:
+    done = run(here, "route", "--request", "-", "--json", *arguments, stdin=body())
+    data = json.loads(done.stdout)["data"]
+    assert (data["model"], data["rule"]) == (model, rule)
+    assert data["fallbacks"] == (["small"] if model == "big" else [])
+
+
+def test_it_says_the_final_parameters_and_why(here: Path) -> None:
+    (here / "request.json").write_text(body(max_tokens=900))
+    done = run(here, "route", "--request", "request.json", "--key", "ci", "--at", "23:00")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert lines[0] == "auto > big"
+    assert "rule nightly holds: big, its only target" in lines
+    assert {"max_tokens = 100", "temperature = 0.3", "changed by policy: max_tokens=clamped(900>100)"} <= set(lines)
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "a key nobody has": (("--key", "cx"), body(), "there is no key cx"),
+    "a model the key may not use": (("--key", "ci"), body(model="big"), "may not use the model `big`"),
+    "a model nobody has": ((), body(model="bgi"), "there is no model `bgi`"),
+    "no request": ((), "{", "JSON"),
+    "no such endpoint": (("--endpoint", "/v2"), body(), "/v1/messages"),
+    "no such time": (("--at", "25:00"), body(), "write it like 23:30"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "request_body", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_would_be_refused_is_refused(
+    here: Path, arguments: tuple[str, ...], request_body: str, words: str
+) -> None:
+    done = run(here, "route", "--request", "-", *arguments, stdin=request_body)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
