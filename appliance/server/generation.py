@@ -108,6 +108,7 @@ async def _begin(request: Request, context: Context, endpoint: str, adapter: Ada
         asked_model=asked.model,
         started=time.time(),
         stream=asked.stream,
+        key=passage.key.name if passage.key else None,
     )
     return _Run(context, adapter, deployment, generation, decoded, target, decided, route, passage, started, entry)
 

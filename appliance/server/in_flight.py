@@ -12,7 +12,8 @@ from appliance.errors import ApplianceError
 class Entry:
     """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds.
 
-    `model` is the one that serves it, `asked_model` the name it was asked for by.
+    `model` is the one that serves it, `asked_model` the name it was asked for by, `key` the name of the key it came
+    with.
     """
 
     id: str
@@ -24,6 +25,11 @@ class Entry:
     stream: bool
     prompt_tokens: int | None = None
     """None while it waits for a model or a row."""
+    key: str | None = None
+
+    def is_for(self, key: str | None) -> bool:
+        """Whether the holder of a key may know of it; who needs none is on this machine, and may."""
+        return key is None or key == self.key
 
 
 class InFlight:
@@ -59,9 +65,12 @@ class InFlight:
             if not self._running:
                 self._empty.set()
 
-    def end(self, error: ApplianceError, id: str | None = None) -> int:
-        """End with this error those whose request or answer has this id, without one all; how many they were."""
-        cuts = [cut for cut, (entry, _) in self._running.items() if id is None or id in (entry.id, entry.answer)]
+    def end(self, error: ApplianceError, id: str | None = None, key: str | None = None) -> int:
+        """End with this error those whose request or answer has this id, without one all, that are for the holder of
+        this key; how many they were.
+        """
+        named = ((cut, entry) for cut, (entry, _) in self._running.items() if id in (None, entry.id, entry.answer))
+        cuts = [cut for cut, entry in named if entry.is_for(key)]
         for cut in cuts:
             self._running[cut] = self._running[cut][0], error
             cut.reschedule(0)

@@ -59,7 +59,8 @@ async def input_items(request: Request, context: Context, id: str) -> HTTPRespon
 async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     """`POST /v1/responses/{id}/cancel`: end a response that is still being made."""
     await read_body(request, context.running.deployment.server)
-    entry = next((entry for entry in context.in_flight if entry.answer == id), None)
+    key = request.ctx.key.name if request.ctx.key else None
+    entry = next((entry for entry in context.in_flight if entry.answer == id and entry.is_for(key)), None)
     if entry is None:
         context.responses.get(id)
         raise BadRequest(f"the response {id[:64]!r} has ended already", param="response_id")

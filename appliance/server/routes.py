@@ -56,17 +56,22 @@ async def metrics(request: Request, context: Context) -> HTTPResponse:
 
 
 async def list_requests(request: Request, context: Context) -> HTTPResponse:
-    """`GET /v1/requests`: what is being generated now, the oldest first."""
-    now = time.time()
-    return _json({"object": "list", "data": [_running(entry, now) for entry in context.in_flight]})
+    """`GET /v1/requests`: what is being generated now for this key, the oldest first."""
+    now, key = time.time(), _key_name(request)
+    mine = (entry for entry in context.in_flight if entry.is_for(key))
+    return _json({"object": "list", "data": [_running(entry, now) for entry in mine]})
 
 
 async def cancel_request(request: Request, context: Context, id: str) -> HTTPResponse:
     """`POST /v1/requests/{id}/cancel`: end what runs under this request id; its client is told."""
     await read_body(request, context.running.deployment.server)
-    if not context.in_flight.end(Cancelled("the request was cancelled"), unquote(id)):
+    if not context.in_flight.end(Cancelled("the request was cancelled"), unquote(id), _key_name(request)):
         raise UnknownRequest(f"no request {id[:128]!r} is running", param="id")
     return _json({"id": id, "object": "request", "cancelled": True})
+
+
+def _key_name(request: Request) -> str | None:
+    return request.ctx.key.name if request.ctx.key else None
 
 
 def _running(entry: Entry, now: float) -> dict[str, Any]:

@@ -165,6 +165,21 @@ def test_only_so_many_run_at_a_time_and_leaving_makes_room(guarded: Up) -> None:
         assert (now, time.monotonic() < end) == (429, True)
 
 
+def test_a_key_sees_and_ends_its_own_requests_only(guarded: Up) -> None:
+    def of(key: str, method: str = "GET", path: str = "") -> httpx.Response:
+        return httpx.request(method, f"{url(guarded)}/v1/requests{path}", headers={"x-api-key": SECRETS[key]})
+
+    headers = {"x-api-key": SECRETS["ann"], "x-request-id": "mine"}
+    body = chat("endless", stream=True)
+    with httpx.stream("POST", f"{url(guarded)}/v1/chat/completions", json=body, headers=headers) as running:
+        lines = running.iter_lines()
+        next(lines)
+        assert ("mine" in of("ann").text, "mine" in of("strict").text) == (True, False)
+        assert of("strict", "POST", "/mine/cancel").status_code == 404
+        assert of("ann", "POST", "/mine/cancel").status_code == 200
+        assert [line for line in lines if "cancelled" in line]
+
+
 def test_a_day_that_is_used_up_stays_so_over_a_restart(tmp_path: Path) -> None:
     file = deployment(tmp_path, more=KEYS)
     for status in (200, 429):
