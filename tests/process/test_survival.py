@@ -19,6 +19,7 @@ from tests.process.site import Site, answer
 
 WORDS = ["red", "green", "blue", "white", "black", "grey", "pink"]
 MANY = {"concurrency": 16}
+BRISK = {"stall_target": "20ms"}
 
 
 def engine(supervisor: Supervisor, name: str = "m"):
@@ -81,7 +82,7 @@ async def test_deaths_are_counted_and_degrade_the_model_until_somebody_is_served
 # ---- hangs
 async def test_an_engine_that_stops_answering_is_killed_and_its_streams_go_on(site):
     site.script("m", words=WORDS, length=80, step_ms=2)
-    deployment = site.deployment({"m": {}})
+    deployment = site.deployment({"m": {}}, engine=BRISK)
     async with site.supervisor(bound=Bound(2)) as supervisor:
         await supervisor.apply(deployment)
         asks = [{"text": "a", "temperature": 1.0, "seed": seed} for seed in (1, 2)]
@@ -100,7 +101,7 @@ async def test_an_engine_that_stops_answering_is_killed_and_its_streams_go_on(si
 
 async def test_a_request_its_engine_hangs_on_is_the_only_one_to_fail(site):
     site.script("m", text="{last} " * 60, step_ms=1, when=[{"contains": "poison", "hang_after": 3}])
-    deployment = site.deployment({"m": {}})
+    deployment = site.deployment({"m": {}}, engine=BRISK)
     async with site.supervisor(bound=Bound(1)) as supervisor:
         await supervisor.apply(deployment)
         texts = ["a", "poison", "b", "c"]
