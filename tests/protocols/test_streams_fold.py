@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.protocols import anthropic_messages, ollama, openai_chat, openai_completions, openai_responses
@@ -194,6 +194,7 @@ PROTOCOLS: dict[str, Speaks] = {
 
 
 @pytest.mark.parametrize("speaks", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_stream_put_together_is_the_whole_answer(speaks: Speaks, data: st.DataObject) -> None:
     events = data.draw(generations(speaks.tools))
