@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.engine.mlx.prompt import PromptTokenizer
+from appliance.engine.revealed import reveal
 from appliance.errors import LoadFailed, TemplateFailed
 from appliance.vocab.request import Message, ToolCall
 from appliance.vocab.spec import ChatPrompt
@@ -89,3 +90,9 @@ def test_raw_text_comes_back_with_its_special_tokens_written_out(tokenizer: Prom
     tokens = tokenizer.encode("<|im_start|>user\nhéllo 😀")
     assert tokens[0] == tokenizer.id_of("<|im_start|>")
     assert tokenizer.text(tokens) == "<|im_start|>user\nhéllo 😀"
+
+
+def test_special_tokens_that_a_dialect_mentions_show_their_text(tokenizer: PromptTokenizer) -> None:
+    assert tokenizer.specials == {0: "<|endoftext|>", 1: "<|im_start|>", 2: "<|im_end|>"}
+    view = reveal(tokenizer, ("<|im_start|>call",))
+    assert [view.raw(id) for id in (0, 1, 2)] == [b"", b"<|im_start|>", b""]

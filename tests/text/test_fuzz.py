@@ -45,7 +45,7 @@ def leftover(gap: str, tags: list[str]) -> str:
 
 
 @pytest.mark.parametrize("row", dialects.DIALECTS, ids=lambda row: row.name)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_every_character_is_accounted_for(row, data):
     thinks = data.draw(st.sampled_from([reasoning.find(WIRES[row.name].thinks if row.name in WIRES else "none"),
@@ -78,7 +78,7 @@ def test_every_character_is_accounted_for(row, data):
 
 
 @pytest.mark.parametrize("row", reasoning.DIALECTS, ids=lambda row: row.name)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_reasoning_and_answer_are_all_the_text(row, data):
     tags = tags_of(dialects.find("none"), row)
@@ -93,7 +93,7 @@ def test_reasoning_and_answer_are_all_the_text(row, data):
 
 
 @pytest.mark.parametrize("name", [name for name in WIRES if name not in BARE_TEXT])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_whatever_a_string_holds_comes_back(name, data):
     wire = WIRES[name]
