@@ -78,13 +78,13 @@ def listed(deployment: Deployment) -> Iterator[str]:
 def decide(deployment: Deployment, target: Target, request: GenerateRequest, seed: int) -> Decided:
     """Every layer merged leaf by leaf, then the policies: forbid, lock, clamp. `seed` is used if nobody set one.
 
-    Raises BadRequest for a parameter the policy rejects, PolicyConflict where a chosen profile does not go together
-    with the other rules.
+    Raises BadRequest for a parameter or a choice of profile the policy rejects, PolicyConflict where a chosen profile
+    does not go together with the other rules.
     """
     model = target.model
     own = deployment.profiles[model.profile] if model.profile else None
     below = (model.own, *((own,) if own else ()), deployment.defaults)
-    overlays = (*target.overlays, *below)
+    overlays, dropped = _permitted(deployment, target, (*target.overlays, *below))
     policy = _policy(overlays)
     template = merge_template(
         [request.template, *(overlay.template for overlay in overlays), model.family.template_kwargs]
@@ -102,7 +102,22 @@ def decide(deployment: Deployment, target: Target, request: GenerateRequest, see
     )
     values = {"seed": seed, **values, "logprobs": allowed.get("logprobs")}
     given = _clamped({**values, **policy.lock}, policy.clamp)
-    return Decided(Sampling(**given), template, tuple(_rewrites(asked, given, policy)))
+    return Decided(Sampling(**given), template, (*dropped, *_rewrites(asked, given, policy)))
+
+
+def _permitted(
+    deployment: Deployment, target: Target, overlays: tuple[Overlay, ...]
+) -> tuple[tuple[Overlay, ...], tuple[Rewrite, ...]]:
+    """The overlays without the profile the request chose, where a policy strips it."""
+    profile = target.asked.partition(":")[2]
+    chosen = deployment.profiles.get(profile)
+    place = next((i for i, overlay in enumerate(overlays) if overlay is chosen), None)
+    hows = {overlay.policy.forbid.get("profile") for overlay in overlays}
+    if place is None or hows == {None}:
+        return overlays, ()
+    if "reject" in hows:
+        raise BadRequest(f"no profile may be chosen here: ask for `{target.asked.partition(':')[0]}`", param="model")
+    return (*overlays[:place], *overlays[place + 1 :]), (Rewrite("profile", "stripped", profile, None),)
 
 
 def _policy(overlays: tuple[Overlay, ...]) -> Policy:

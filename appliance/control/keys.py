@@ -83,13 +83,9 @@ def permits(key: Key | None, asked: str) -> bool:
 
 
 def check(key: Key | None, asked: str) -> None:
-    """Raises NotAllowed for a name, or a profile, that the key may not ask for."""
-    if key is None:
-        return
-    if not permits(key, asked):
+    """Raises NotAllowed for a name the key may not ask for."""
+    if key is not None and not permits(key, asked):
         raise NotAllowed(f"the key `{key.name}` may not use the model `{asked[:200]}`", param="model")
-    if ":" in asked and "profile" in key.policy.forbid:
-        raise NotAllowed(f"the key `{key.name}` may not choose a profile", param="model")
 
 
 def ruled(key: Key | None, target: Target) -> Target:

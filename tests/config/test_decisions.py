@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -125,3 +126,27 @@ def test_what_was_decided_can_be_sent(deployment: Deployment) -> None:
     nested = replace(deployment, defaults=Overlay(template=frozen({"a": {"b": {"c": 1}}, "d": [{"e": 1}]})))
     decided = decide(nested, find(nested, "m"), GenerateRequest(model="m", messages=()), seed=1)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(decided.template)) == decided.template
+
+
+FORBIDDING = """version: 1
+profiles: {terse: {sampling: {temperature: 0.25}}, other: {sampling: {temperature: 0.75}}}
+models:
+  demo: {source: smollm2-135m, policy: {forbid: {profile: %s}}}
+aliases: {fast: {model: demo, profile: other}}
+"""
+
+
+@pytest.mark.parametrize(("asked", "temperature"), [("fast", 0.75), ("fast:terse", 0.75), ("fast:other", 0.75)])
+def test_a_profile_that_is_stripped_leaves_those_of_the_file(asked: str, temperature: float, here: Path) -> None:
+    deployment = golden.read(FORBIDDING % "strip")
+    decided = decide(deployment, find(deployment, asked), GenerateRequest(model=asked), 0)
+    assert decided.sampling.temperature == temperature
+    stripped = [str(rewrite) for rewrite in decided.rewrites]
+    assert stripped == ([f"profile=stripped({asked.partition(':')[2]}>None)"] if ":" in asked else [])
+
+
+def test_a_profile_that_is_rejected_is_a_bad_request_and_the_name_alone_is_not(here: Path) -> None:
+    deployment = golden.read(FORBIDDING % "reject")
+    assert decide(deployment, find(deployment, "fast"), GenerateRequest(model="fast"), 0)
+    with pytest.raises(BadRequest, match="ask for `fast`"):
+        decide(deployment, find(deployment, "fast:terse"), GenerateRequest(model="fast:terse"), 0)

@@ -26,7 +26,7 @@ security:
     one: {secret: "${env:one}", limits: {concurrent: 1}}
     day: {secret: "${env:day}", limits: {daily_tokens: 5}}
     tok: {secret: "${env:tok}", limits: {tokens: 3/d}}
-    strict: {secret: "${env:strict}", strict_params: true, policy: {clamp: {max_tokens: [1, 5]}}}
+    strict: {secret: "${env:strict}", strict_params: true, policy: {clamp: {max_tokens: [1, 5]}, forbid: {profile: reject}}}
 aliases: {fast: demo, 'gpt-4*': demo}
 profiles: {terse: {sampling: {max_tokens: 2}}}
 """
@@ -128,6 +128,7 @@ def test_a_strict_key_is_told_what_would_be_changed(guarded: Up) -> None:
     refused = ask(guarded, "strict", max_tokens=9)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "max_tokens")
     assert ask(guarded, "strict", max_tokens=5).status_code == 200
+    assert ask(guarded, "strict", "fast:terse").json()["error"]["param"] == "model"
     assert ask(guarded, "strict").json()["usage"]["completion_tokens"] <= 5
 
 
