@@ -1,15 +1,25 @@
 """`POST /v1/chat/completions`: what a body asks for, one table row per field."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
+from appliance.errors import BadRequest
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
 from appliance.protocols.openai_messages import ChatMessage, to_messages
 from appliance.protocols.openai_stream import Fold, StreamEncoder
-from appliance.protocols.openai_tools import ToolChoice, ToolParam, chosen, to_tools
+from appliance.protocols.openai_tools import (
+    Function,
+    Named,
+    ToolChoice,
+    ToolParam,
+    chosen,
+    from_functions,
+    named,
+    to_tools,
+)
 from appliance.protocols.sampling import (
     SAMPLING,
     StreamOptions,
@@ -26,7 +36,7 @@ from appliance.protocols.sampling import (
     template,
     text,
 )
-from appliance.vocab.request import GenerateRequest
+from appliance.vocab.request import GenerateRequest, Tool
 
 _NO_BUDGET = "a budget for reasoning is not available in this version"
 
@@ -47,6 +57,9 @@ FIELDS: dict[str, Reader] = {
     "tools": typed(list[ToolParam], "a list of tools", to_tools),
     "tool_choice": typed(str | ToolChoice, "'none', 'auto', 'required', a function or allowed_tools"),
     "parallel_tool_calls": flag,
+    # what came before tools
+    "functions": typed(list[Function], "a list of functions", from_functions),
+    "function_call": typed(str | Named, "'none', 'auto' or an object with a name"),
     "reasoning_effort": effort,
     "continue_final_message": flag,
     "add_generation_prompt": flag,
@@ -65,8 +78,6 @@ FIELDS: dict[str, Reader] = {
     "bad_words": refused("use `logit_bias`", unless=([],)),
     "chat_template": refused("a request cannot bring its own template; set one in the deploy file"),
     "echo": refused("answers hold no prompt", unless=(False,)),
-    "function_call": refused("use `tool_choice`", unless=("none", "auto")),
-    "functions": refused("use `tools`", unless=([],)),
     "include_stop_str_in_output": refused("stop strings are never part of an answer", unless=(False,)),
     "modalities": refused("answers are text", unless=(["text"],)),
     "prompt_logprobs": refused("prompts are not scored"),
@@ -80,10 +91,16 @@ FIELDS: dict[str, Reader] = {
 def decode(body: bytes) -> GenerateRequest:
     """What the body asks for. Raises BadRequest (400) naming the field, Unsupported for one we cannot honour."""
     given, unknown = read_fields(body, FIELDS, ("model", "messages"))
+    return _request(given, unknown)
+
+
+def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest:
+    if given.get("functions") and given.get("tools"):
+        raise BadRequest("`functions` and `tools` cannot both be given", param="functions")
     return GenerateRequest(
         **common(given),
         messages=given["messages"],
-        tools=chosen(given.get("tools", ()), given.get("tool_choice")),
+        tools=_tools(given),
         sampling=patch(given, max_tokens=given.get("max_completion_tokens")),
         logprobs=logprobs(given),
         grammar=form(given),
@@ -92,12 +109,25 @@ def decode(body: bytes) -> GenerateRequest:
         continue_final=continues(given),
         user=given.get("user"),
         include_usage=include_usage(given),
-        parallel_calls=given.get("parallel_tool_calls", True),
+        parallel_calls=given.get("parallel_tool_calls", True) and not given.get("functions"),
         ignored=unknown,
     )
 
 
 def read(body: bytes) -> Decoded:
     """The request, and its answer's two forms."""
-    asked = decode(body)
-    return Decoded(asked, StreamEncoder, lambda answer: Fold(answer, logprobs=asked.logprobs is not None))
+    given, unknown = read_fields(body, FIELDS, ("model", "messages"))
+    asked = _request(given, unknown)
+    functions = bool(given.get("functions"))
+    return Decoded(
+        asked,
+        lambda answer: StreamEncoder(answer, functions=functions),
+        lambda answer: Fold(answer, logprobs=asked.logprobs is not None, functions=functions),
+    )
+
+
+def _tools(given: dict[str, Any]) -> tuple[Tool, ...]:
+    if functions := given.get("functions"):
+        wanted = given.get("function_call")
+        return chosen(functions, named(wanted.name) if isinstance(wanted, Named) else wanted)
+    return chosen(given.get("tools", ()), given.get("tool_choice"))

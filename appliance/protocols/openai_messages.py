@@ -36,7 +36,7 @@ class ChatMessage(msgspec.Struct):
     tool_call_id: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
-    function_call: Any = None
+    function_call: _Function | None = None
 
 
 def to_messages(name: str, messages: list[ChatMessage]) -> tuple[Message, ...]:
@@ -63,12 +63,10 @@ def _spoken(place: str, message: ChatMessage) -> Message:
 
 
 def _assistant(place: str, message: ChatMessage) -> Message:
-    if message.function_call is not None:
-        raise Unsupported(
-            f"`{place}.function_call` is not supported: use `tool_calls`", param=f"{place}.function_call"
-        )
     content = _text(place, message)
     calls = tuple(_call(f"{place}.tool_calls[{at}]", call) for at, call in enumerate(message.tool_calls or ()))
+    if (called := message.function_call) is not None:
+        calls = (*calls, ToolCall(id=_only(called.name), name=called.name, arguments=called.arguments))
     if content is None and not calls:
         content = message.refusal if message.refusal is not None else message.reasoning_content and ""
         if content is None:
@@ -92,6 +90,18 @@ def _result(place: str, message: ChatMessage) -> Message:
         raise BadRequest(f"`{place}.content` is required on a tool message", param=f"{place}.content")
     content = _text(place, message) or ""
     return Message(role="tool", content=content, name=message.name, tool_call_id=message.tool_call_id)
+
+
+def _function_result(place: str, message: ChatMessage) -> Message:
+    if not message.name:
+        raise BadRequest(f"`{place}.name` is required on a function message", param=f"{place}.name")
+    content = _text(place, message) or ""
+    return Message(role="tool", content=content, name=message.name, tool_call_id=_only(message.name))
+
+
+def _only(name: str) -> str:
+    """The id of a function's call, from before calls had ids."""
+    return f"call_{name}"
 
 
 def _call(place: str, call: _Call) -> ToolCall:
@@ -133,6 +143,7 @@ _ROLES: dict[str, Callable[[str, ChatMessage], Message]] = {
     "user": _spoken,
     "assistant": _assistant,
     "tool": _result,
+    "function": _function_result,
 }
 
 _OTHER_MEDIA = {

@@ -37,10 +37,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StreamEncoder:
-    """Feed events, send what comes back. Chunk order and the once-only fields are OpenAI's."""
+    """Feed events, send what comes back. Chunk order and the once-only fields are OpenAI's; to a client that offered
+    `functions` a call is said in their form.
+    """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, functions: bool = False) -> None:
         self._answer = answer
+        self._functions = functions
         self._opened = False
         self._usage: dict[int, Usage] = {}
         self._called: set[tuple[int, int]] = set()
@@ -75,7 +78,7 @@ class StreamEncoder:
                 return self._tool_call(index, event)
             case Finished(reason, usage):
                 self._usage[index] = usage
-                return self._chunk(index, b"{}", reason=_encode(reason))
+                return self._chunk(index, b"{}", reason=_encode(_reason(reason, self._functions)))
             case Started() | Failed():
                 return b""
 
@@ -107,11 +110,14 @@ class StreamEncoder:
         if (index, delta.index) not in self._called:
             self._called.add((index, delta.index))
             opening = _call_object(delta.id, delta.name, "")
-            chunks = self._chunk(index, _encode({"tool_calls": [{"index": delta.index, **opening}]}))
+            chunks = self._call_chunk(index, {"index": delta.index, **opening})
         if delta.arguments:
-            piece = {"index": delta.index, "function": {"arguments": delta.arguments}}
-            chunks += self._chunk(index, _encode({"tool_calls": [piece]}))
+            chunks += self._call_chunk(index, {"index": delta.index, "function": {"arguments": delta.arguments}})
         return chunks
+
+    def _call_chunk(self, index: int, piece: dict[str, Any]) -> bytes:
+        said = {"function_call": piece["function"]} if self._functions else {"tool_calls": [piece]}
+        return self._chunk(index, _encode(said))
 
 
 @dataclass(slots=True)
@@ -122,22 +128,26 @@ class _Choice:
     calls: dict[int, list[ToolCallDelta]] = field(default_factory=dict)
     reason: str = "stop"
 
-    def message(self) -> dict[str, Any]:
+    def message(self, *, functions: bool) -> dict[str, Any]:
         content = "".join(self.text)
         message: dict[str, Any] = {"role": "assistant", "content": content or (None if self.calls else "")}
         if self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
         message["refusal"] = None
-        if self.calls:
-            message["tool_calls"] = [_whole_call(self.calls[at]) for at in sorted(self.calls)]
+        calls = [_whole_call(self.calls[at]) for at in sorted(self.calls)]
+        if calls and functions:
+            message["function_call"] = calls[0]["function"]
+        elif calls:
+            message["tool_calls"] = calls
         return message
 
 
 class Fold:
     """The answer that does not stream: the same events, kept until the end."""
 
-    def __init__(self, answer: Answer, *, logprobs: bool = False) -> None:
+    def __init__(self, answer: Answer, *, logprobs: bool = False, functions: bool = False) -> None:
         self._answer = answer
+        self._functions = functions
         self._logprobs = logprobs
         self._choices = [_Choice() for _ in range(answer.choices)]
         self._usage: dict[int, Usage] = {}
@@ -176,10 +186,14 @@ class Fold:
     def _choice(self, index: int, choice: _Choice) -> dict[str, Any]:
         return {
             "index": index,
-            "message": choice.message(),
+            "message": choice.message(functions=self._functions),
             "logprobs": _logprobs(choice.logprobs) if self._logprobs else None,
-            "finish_reason": choice.reason,
+            "finish_reason": _reason(choice.reason, self._functions),
         }
+
+
+def _reason(reason: str, functions: bool) -> str:
+    return "function_call" if functions and reason == "tool_calls" else reason
 
 
 def usage_object(usages: Iterable[Usage], samples: int | None = None) -> dict[str, Any]:

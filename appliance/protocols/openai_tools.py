@@ -14,7 +14,9 @@ from appliance.vocab.request import Tool
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
-class _Function(msgspec.Struct):
+class Function(msgspec.Struct):
+    """A function as clients describe it."""
+
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -25,16 +27,18 @@ class ToolParam(msgspec.Struct):
     """A tool as clients send it."""
 
     type: str
-    function: _Function | None = None
+    function: Function | None = None
 
 
-class _Named(msgspec.Struct):
+class Named(msgspec.Struct):
+    """The choice of one by its name."""
+
     name: str
 
 
 class _Reference(msgspec.Struct):
     type: str
-    function: _Named
+    function: Named
 
 
 class _Allowed(msgspec.Struct):
@@ -46,7 +50,7 @@ class ToolChoice(msgspec.Struct):
     """The object form of `tool_choice`."""
 
     type: str
-    function: _Named | None = None
+    function: Named | None = None
     allowed_tools: _Allowed | None = None
 
 
@@ -56,15 +60,24 @@ def to_tools(name: str, tools: list[ToolParam]) -> tuple[Tool, ...]:
     return tuple(_tool(f"{name}[{at}]", tool, seen) for at, tool in enumerate(tools))
 
 
+def from_functions(name: str, functions: list[Function]) -> tuple[Tool, ...]:
+    """What clients offered before there were tools. Raises BadRequest naming the JSON path."""
+    seen: set[str] = set()
+    return tuple(_function(f"{name}[{at}]", function, seen) for at, function in enumerate(functions))
+
+
 def _tool(place: str, tool: ToolParam, seen: set[str]) -> Tool:
     if tool.type != "function":
         raise Unsupported(f"`{place}.type` must be 'function', got {tool.type[:40]!r}", param=f"{place}.type")
-    function = tool.function
-    if function is None:
+    if tool.function is None:
         raise BadRequest(f"`{place}.function` is required", param=f"{place}.function")
-    parameters = checked_schema(f"{place}.function.parameters", function.parameters)
+    return _function(f"{place}.function", tool.function, seen)
+
+
+def _function(place: str, function: Function, seen: set[str]) -> Tool:
+    parameters = checked_schema(f"{place}.parameters", function.parameters)
     return Tool(
-        name=checked_name(f"{place}.function.name", function.name, seen),
+        name=checked_name(f"{place}.name", function.name, seen),
         description=function.description or "",
         parameters=parameters,
         strict=bool(function.strict),
@@ -83,12 +96,12 @@ def checked_name(place: str, name: str, seen: set[str]) -> str:
 
 def named(name: str) -> ToolChoice:
     """The choice of one function."""
-    return ToolChoice(type="function", function=_Named(name))
+    return ToolChoice(type="function", function=Named(name))
 
 
 def allowed(mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
     """The choice among these functions."""
-    references = [_Reference("function", _Named(name)) for name in names]
+    references = [_Reference("function", Named(name)) for name in names]
     return ToolChoice(type="allowed_tools", allowed_tools=_Allowed(mode, references))
 
 
@@ -115,7 +128,7 @@ def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[To
         case "required":
             _need_tools(tools)
             return _forced(tools, [tool.name for tool in tools])
-        case ToolChoice(type="function", function=_Named(name=name)):
+        case ToolChoice(type="function", function=Named(name=name)):
             _known(tools, (name,))
             return _forced(tools, (name,))
         case ToolChoice(type="allowed_tools", allowed_tools=_Allowed() as allowed):

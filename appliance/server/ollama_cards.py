@@ -35,7 +35,7 @@ def running(id: str, model: ModelSpec, status: ModelStatus, now: float) -> dict[
         "digest": model.fingerprint,
         "details": _details(model),
         "expires_at": _time(now + min(left, 365 * 86400.0)),
-        "context_length": model.context,
+        "context_length": min(model.context, status.info.context) if status.info else model.context,
     }
 
 

@@ -224,6 +224,32 @@ def test_the_whole_answer_is_the_stream_folded() -> None:
             assert "".join(delta.get("content") or "" for delta in deltas) == (choice["message"]["content"] or "")
 
 
+def test_a_client_that_offered_functions_is_told_of_a_call_in_their_form() -> None:
+    encoder, kept = StreamEncoder(answer(), functions=True), Fold(answer(), functions=True)
+    events: Events = [*CALL[:3], CALL[-1]]
+    sent = b"".join(encoder.feed(index, event) for index, event in events) + encoder.close()
+    for index, event in events:
+        kept.feed(index, event)
+    assert sent.decode() == "".join(
+        [
+            chunk(choice(0, ROLE)),
+            chunk(choice(0, '{"function_call":{"name":"f","arguments":""}}')),
+            chunk(choice(0, '{"function_call":{"arguments":"{\\"a\\""}}')),
+            chunk(choice(0, '{"function_call":{"arguments":":1}"}}')),
+            chunk(choice(0, "{}", reason='"function_call"')),
+            DONE,
+        ]
+    )
+    (whole,) = json.loads(kept.body())["choices"]
+    assert whole["finish_reason"] == "function_call"
+    assert whole["message"] == {
+        "role": "assistant",
+        "content": None,
+        "refusal": None,
+        "function_call": {"name": "f", "arguments": '{"a":1}'},
+    }
+
+
 def test_a_stream_that_fails_says_so() -> None:
     encoder = StreamEncoder(answer())
     encoder.feed(0, Started(5, 0))
