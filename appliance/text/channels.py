@@ -208,7 +208,7 @@ class Channels:
             self._match_in_reasoning(tag)
         elif tag in self._stops:
             self._stop(tag, stops)
-        elif tag == self._wrapped:
+        elif tag == self._wrapped and not self._surroundings.quoted:
             self._drop(tag, _Mode.FRESH)
             self._wrapped = None
         elif tag in self._reasoning.open and not self._surroundings.quoted:

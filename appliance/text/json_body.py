@@ -46,12 +46,12 @@ def members(reader: Reader) -> Steps[None]:
     arguments: str | None = None
     mark = yield from reader.literal("{")
     while mark != "}":
-        key = yield from _key(reader)
-        if key in ARGUMENTS and arguments is None:
+        word = yield from key(reader)
+        if word in ARGUMENTS and arguments is None:
             arguments = yield from object_text(reader)
-        elif key in NAMES and reader.current is None:
+        elif word in NAMES and reader.current is None:
             yield from _name(reader, arguments)
-        elif reader.current is None and key not in _BESIDE:
+        elif reader.current is None and word not in _BESIDE:
             raise NotACall("malformed call")
         else:
             yield from value(reader)
@@ -142,15 +142,16 @@ def _one_or_list(reader: Reader) -> Steps[None]:
     yield from listed(reader)
 
 
-def _key(reader: Reader) -> Steps[str]:
+def key(reader: Reader) -> Steps[str]:
+    """A key of an object, and what divides it from its value. Raises NotACall, Cut."""
     yield from reader.space()
     if (yield from reader.char()) != '"':
         raise NotACall("malformed call")
-    key: str = yield from value(reader)
+    found: str = yield from value(reader)
     yield from reader.space()
     yield from reader.literal(":")
     yield from reader.space()
-    return key
+    return found
 
 
 def _name(reader: Reader, arguments: str | None) -> Steps[None]:

@@ -33,8 +33,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """The tags around one parameter and behind the last. `key_ends` end a key; one that says `string="true"` or
-    `string="false"` decides the type, else the schema does. With `padded` a value stands on lines of its own.
+    """The tags around one parameter and behind the last. `key_ends` end a key; one that has an attribute says whether
+    the value is a string or JSON, else the schema does. With `padded` a value stands on lines of its own.
     """
 
     key: str
@@ -68,7 +68,7 @@ class Markup:
         try:
             text = yield from self._text(reader)
         except Cut as cut:
-            if 'string="true"' in kind or is_text(reader.schema(), key):
+            if _is_text(kind) or is_text(reader.schema(), key):
                 reader.argue(head + dump(cut.args[0].removeprefix("\n" if self.padded else ""))[:-1])
             raise
         reader.argue(head + self._json(text, kind, reader, key))
@@ -91,8 +91,12 @@ class Markup:
             text = text[1:].removesuffix("\n")
         if text.startswith(_RAW[0]) and text.endswith(_RAW[1]):
             text = text[len(_RAW[0]) : -len(_RAW[1])]
-        if 'string="true"' in kind:
+        if _is_text(kind):
             return dump(text)
-        if 'string="false"' in kind:
+        if "=" in kind:
             return json_of(text, {}, key)
         return json_of(text, reader.schema(), key)
+
+
+def _is_text(kind: str) -> bool:
+    return 'string="true"' in kind or 'type="string"' in kind

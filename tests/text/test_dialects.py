@@ -48,12 +48,15 @@ UNICODE = ("rent", {"boat": "🛶 ｜海▁ é ñ", "note": "👩‍👩‍👧 
 STRAY = ("rent", {"boat": "raft", "note": "the </tool_call> or ]</TOOLCALL> }; [/ARGS] tag, then </function> on"})
 FOREIGN = ("sail", {"boat": "yacht"})
 
+FRAMED = ("harmony", "kimi_k3")
+"""Formats whose frames say what is reasoning."""
+
 FORMATS = pytest.mark.parametrize(("name", "wire"), WIRES.items(), ids=WIRES)
 
 
 def answer(name: str, wire: Wire, text: str, *, cut: bool = False, thinks: str | None = None):
     """(content, calls, all of it) of an answer, the same however it is split."""
-    frames = "harmony" if name == "harmony" else "none"
+    frames = name if name in FRAMED else "none"
     folded = every_way(text, lambda: channels(name, thinks or frames, declared=TOOLS, prompt=wire.prompt), cut=cut)
     return folded.content.strip(), [] if cut else [(tool, json.loads(text)) for tool, text in folded.calls], folded
 
@@ -93,10 +96,10 @@ def test_a_malformed_call_is_text(name, wire):
     assert text != wire.calls([ROWBOAT])
     content, calls, folded = answer(name, wire, wire.say("") + text)
     assert calls == []
-    assert sum(folded.warnings.values()) == (0 if wire.bare else 1)
+    assert set(folded.warnings) == (set() if wire.bare else {"malformed call"})
     if not wire.prompt:  # frames are dropped, what stands in them is not
         assert content == text
-    assert "2}" in content if wire.prompt else True
+    assert "boat" in content
 
 
 @FORMATS
@@ -105,7 +108,7 @@ def test_a_call_of_an_undeclared_tool_is_text(name, wire):
     content, calls, folded = answer(name, wire, wire.say("") + text)
     assert calls == []
     assert content == text or (wire.prompt and "yacht" in content)
-    assert wire.bare or folded.warnings == {"undeclared tool 'sail'": 1}
+    assert wire.bare or folded.warnings["undeclared tool 'sail'"] == 1
 
 
 @FORMATS
@@ -197,6 +200,8 @@ THINKING = {
     "seed_think": "<seed:think>{}</seed:think>",
     "command": "<|START_THINKING|>{}<|END_THINKING|>",
     "harmony": "<|channel|>analysis<|message|>{}<|end|><|start|>assistant",
+    "kimi_k3": "<|open|>think<|sep|>{}<|close|>think<|sep|>",
+    "apertus": "<|inner_prefix|>{}<|inner_suffix|>",
 }
 
 
@@ -213,7 +218,7 @@ def test_reasoning_comes_before_calls_and_holds_none(name, wire):
 @FORMATS
 def test_arguments_of_a_constrained_call_stream_as_they_arrive(name, wire):
     def make():
-        thinks = "harmony" if name == "harmony" else "none"
+        thinks = name if name in FRAMED else "none"
         return channels(name, thinks, declared=TOOLS, prompt=wire.prompt, constrained=True)
 
     text = wire.calls([("rent", {"boat": "rowboat", "note": "a longer text for this"}), TICK])

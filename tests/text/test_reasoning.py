@@ -41,6 +41,11 @@ CASES = [
     ("command", "", "<|START_THINKING|>why<|END_THINKING|><|START_RESPONSE|>yes<|END_RESPONSE|>", "why", "yes"),
     ("command", "", "<|START_TEXT|>yes<|END_TEXT|>", "", "yes"),
     ("command", "<|START_THINKING|>", "why<|END_THINKING|>yes", "why", "yes"),
+    ("command", "", "<|START_RESPONSE|>`<|END_RESPONSE|>` ends<|END_RESPONSE|>", "", "`<|END_RESPONSE|>` ends"),
+    ("kimi_k3", "<|open|>think<|sep|>", "why<|close|>think<|sep|><|open|>response<|sep|>yes<|close|>response<|sep|>"
+     "<|close|>message<|sep|>", "why", "yes"),
+    ("apertus", "", "<|inner_prefix|>why<|inner_suffix|>yes", "why", "yes"),
+    ("hunyuan", "", "<think>\nwhy\n</think>\n<answer>\nyes\n</answer>", "why", "yes"),
     ("none", "<think>", "why</think>yes", "", "why</think>yes"),
 ]  # fmt: skip
 

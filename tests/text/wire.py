@@ -90,6 +90,25 @@ def kimi(calls: Calls) -> str:
     return f"<|tool_calls_section_begin|>{inner}<|tool_calls_section_end|>"
 
 
+TYPES = {
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+}
+
+
+def kimi_k3(name: str, arguments: dict[str, Any]) -> str:
+    rows = "".join(
+        f'<|open|>argument key="{key}" type="{TYPES[type(value)]}"<|sep|>{bare_text(value)}<|close|>argument<|sep|>'
+        for key, value in arguments.items()
+    )
+    return f'<|open|>call tool="{name}" index="1"<|sep|>{rows}<|close|>call<|sep|>'
+
+
 def nameless(tag: str) -> Callable[[str], str]:
     """Breaks a call by taking its name away."""
     return lambda text: text.replace(f"{tag}rent", tag)
@@ -225,5 +244,17 @@ WIRES: dict[str, Wire] = {
         thinks="deepseek_r1",
     ),
     "hunyuan": Wire(listed("<tool_calls>[{}]</tool_calls>")),
+    "kimi_k3": Wire(
+        each(kimi_k3, "", "<|open|>tools<|sep|>{}<|close|>tools<|sep|>"),
+        say=lambda text: f"<|open|>response<|sep|>{text}<|close|>response<|sep|>" if text else "",
+        after=False,
+        prompt="<|open|>response<|sep|><|close|>response<|sep|>",
+        broken=nameless('call tool="'),
+        thinks="kimi_k3",
+    ),
+    "apertus": Wire(
+        each(lambda name, values: dumps({name: values}), ", ", "<|tools_prefix|>[{}]<|tools_suffix|>"),
+        thinks="apertus",
+    ),
     "json": Wire(each(objects()), bare=True, fenced=True),
 }

@@ -1,6 +1,7 @@
 """Which tool-call formats exist: one file each, a row for each name a profile may use."""
 
 from appliance.text.dialects import (
+    apertus,
     command,
     deepseek_dsml,
     deepseek_v3,
@@ -15,6 +16,7 @@ from appliance.text.dialects import (
     hunyuan,
     json,
     kimi_k2,
+    kimi_k3,
     lfm2_pythonic,
     llama3_json,
     llama4_pythonic,
@@ -50,6 +52,7 @@ DIALECTS: tuple[ToolFormat, ...] = (
     granite.FORMAT,
     harmony.FORMAT,
     kimi_k2.FORMAT,
+    kimi_k3.FORMAT,
     minimax_m2.FORMAT,
     gemma4.FORMAT,
     functionary_v31.FORMAT,
@@ -64,6 +67,7 @@ DIALECTS: tuple[ToolFormat, ...] = (
     minicpm.FORMAT,
     step.FORMAT,
     hunyuan.FORMAT,
+    apertus.FORMAT,
     json.FORMAT,
 )
 

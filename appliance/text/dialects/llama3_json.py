@@ -21,5 +21,8 @@ def read(reader: Reader) -> Steps[None]:
 
 
 FORMAT = ToolFormat(
-    name="llama3_json", aliases=("llama3", "llama"), openers=(*anywhere(_TAG), *at_line(_BARE)), read=read
+    name="llama3_json",
+    aliases=("llama3", "llama", "llama4_json"),
+    openers=(*anywhere(_TAG), *at_line(_BARE)),
+    read=read,
 )

@@ -22,7 +22,7 @@ def read(reader: Reader) -> Steps[None]:
 
 FORMAT = ToolFormat(
     name="qwen3_coder",
-    aliases=("qwen3_xml", "qwen3_5", "nemotron3", "nemotron_v3"),
+    aliases=("qwen3_xml", "qwen3_coder_xml", "qwen3_5", "nemotron3", "nemotron_v3"),
     # Models that were trained on it leave the outer tag out now and then.
     openers=anywhere(SECTION.begin, SECTION.call),
     read=read,

@@ -1,12 +1,15 @@
 """Which reasoning formats exist: one file each, one row each."""
 
 from appliance.text.reasoning import (
+    apertus,
     command,
     deepseek_r1,
     ernie,
     gemma4_channel,
     granite,
     harmony,
+    hunyuan,
+    kimi_k3,
     mistral_think,
     none,
     seed_think,
@@ -25,6 +28,9 @@ DIALECTS: tuple[Reasoning, ...] = (
     seed_think.REASONING,
     granite.REASONING,
     command.REASONING,
+    hunyuan.REASONING,
+    kimi_k3.REASONING,
+    apertus.REASONING,
 )
 
 
