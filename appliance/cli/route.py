@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from appliance.cli.offline import document, examine_or_exit
@@ -53,7 +52,7 @@ def route(
         holder = _holder(deployment, key)
         check(holder, asked.model)
         facts = replace(
-            facts_of(asked, key, _headers(header or [])),
+            facts_of(asked, endpoint, key, _headers(header or [])),
             minute=_minute(at or f"{now_in(deployment):%H:%M}"),
             draw=draw,
             warm=frozenset(warm or ()),
@@ -107,7 +106,7 @@ def _data(asked: GenerateRequest, facts: Facts, found: Route, decided: Decided) 
             "time": f"{facts.minute // 60:02}:{facts.minute % 60:02}",
         },
         "sampling": {
-            name: value for name, value in msgspec.structs.asdict(decided.sampling).items() if name != "seed"
+            name: getattr(decided.sampling, name) for name in decided.sampling.__struct_fields__ if name != "seed"
         },
         "template": decided.template,
         "rewritten": [str(rewrite) for rewrite in decided.rewrites],

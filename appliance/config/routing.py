@@ -22,13 +22,18 @@ _FALLBACK_WHEN: tuple[Failure, ...] = ("load_failed", "overloaded", "timeout")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """All of what is given must hold; an empty one always does. `model` and header values may be globs."""
+    """All of what is given must hold; an empty one always does. `model`, `endpoint` and header values may be globs,
+    `effort` are those of which one is asked for, `warm` a model or an alias of one.
+    """
 
     model: str | None = None
     has: frozenset[str] = frozenset()
     prompt_tokens: Bound | None = None
     key: str | None = None
     time: Window | None = None
+    endpoint: str | None = None
+    effort: frozenset[str] = frozenset()
+    warm: str | None = None
     header: Mapping[str, str] = field(default_factory=empty)
 
 
@@ -129,6 +134,9 @@ def _rule(value: Mapping[str, Any]) -> Rule:
             prompt_tokens=when.get("prompt_tokens"),
             key=when.get("key"),
             time=when.get("time"),
+            endpoint=when.get("endpoint"),
+            effort=frozenset(when.get("effort", ())),
+            warm=when.get("warm"),
             header=MappingProxyType({name.lower(): text for name, text in when.get("header", EMPTY).items()}),
         ),
         use=tuple(
@@ -216,6 +224,8 @@ class _Check:
         elif asked and all(name in final for name in asked):
             message = f"this rule is never reached: {final[asked[0]]} takes everything before it"
             self.notes.say("E220", path, message, "move it up, or delete it")
+        if when.warm is not None and when.warm not in self.known.models and when.warm not in self.known.aliases:
+            self.unknown(when.warm, (*path, "when", "warm"), [*self.known.models, *self.known.aliases])
         if when.key is not None and when.key not in self.known.keys:
             hint = did_you_mean(when.key, self.known.keys)
             self.notes.say("E221", (*path, "when", "key"), f"there is no key {when.key}", hint)

@@ -257,9 +257,10 @@ def _routing(routing: Routing) -> Rows:
 def _rule(rule: Rule, place: int) -> Rows:
     when = rule.when
     yield ("place",), place + 1
-    for name in ("model", "prompt_tokens", "key", "time"):
+    for name in ("model", "prompt_tokens", "key", "time", "endpoint", "warm"):
         yield ("when", name), getattr(when, name)
     yield ("when", "has"), when.has or None
+    yield ("when", "effort"), when.effort or None
     for header, value in when.header.items():
         yield ("when", "header", header), value
     yield ("use",), Setting(rule.use, lambda goals: [_goal(goal, rule.weighted) for goal in goals])

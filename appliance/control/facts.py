@@ -16,7 +16,9 @@ SESSION_HEADER = "x-session-id"
 SCHEMAS = ("json_schema", "json_object")
 
 
-def facts_of(asked: GenerateRequest, key: str | None = None, headers: Mapping[str, str] = EMPTY) -> Facts:
+def facts_of(
+    asked: GenerateRequest, endpoint: str, key: str | None = None, headers: Mapping[str, str] = EMPTY
+) -> Facts:
     """All that the request itself says; the time, the draw and what is warm are added by who knows them."""
     has = {"tools": bool(asked.tools), "json_schema": asked.grammar is not None and asked.grammar.kind in SCHEMAS}
     return Facts(
@@ -25,6 +27,8 @@ def facts_of(asked: GenerateRequest, key: str | None = None, headers: Mapping[st
         headers=headers,
         has=frozenset(name for name, given in has.items() if given),
         prompt_tokens=prompt_tokens(asked),
+        endpoint=endpoint,
+        effort=str(asked.template.get("reasoning_effort") or ""),
         session=headers.get(SESSION_HEADER, "") or asked.user or "",
         prefix=_prefix(asked),
     )

@@ -29,7 +29,8 @@ from appliance.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What rules may look at. `headers` are by lower-case name, `minute` is that of the day in `server.time_zone`.
+    """What rules may look at. `headers` are by lower-case name, `minute` is that of the day in `server.time_zone`,
+    `effort` "" where none is asked for.
 
     `session` and `prefix` are texts a conversation keeps, "" where unknown; `draw` is 0..1, new for each request;
     `warm` are the models in memory.
@@ -41,6 +42,8 @@ class Facts:
     has: frozenset[str] = frozenset()
     prompt_tokens: int = 0
     minute: int = 0
+    endpoint: str = ""
+    effort: str = ""
     session: str = ""
     prefix: str = ""
     draw: float = 0.0
@@ -87,11 +90,6 @@ def failure_of(error: ApplianceError) -> Failure | None:
             return None
 
 
-def holds(when: Condition, facts: Facts, name: str) -> bool:
-    """Whether all of a condition is the case for a request that asks for `name`."""
-    return next(_unmet(when, facts, name), None) is None
-
-
 def lacks(model: ModelSpec, has: frozenset[str]) -> frozenset[str]:
     """What a request has that this model can do nothing with."""
     capabilities, writes = model.family.capabilities, model.kind in ("text", "vision")
@@ -109,7 +107,7 @@ def lacks(model: ModelSpec, has: frozenset[str]) -> frozenset[str]:
 def _ruled(deployment: Deployment, facts: Facts) -> Route:
     name, reasons = facts.model.partition(":")[0], []
     for rule in deployment.routing.rules:
-        unmet = next(_unmet(rule.when, facts, name), None)
+        unmet = next(_unmet(deployment, rule.when, facts, name), None)
         if unmet is None:
             goal, why = _choose(deployment, rule, facts)
             reasons.append(f"rule {rule.name} holds: {goal.to}, {why}")
@@ -118,7 +116,7 @@ def _ruled(deployment: Deployment, facts: Facts) -> Route:
     raise UnknownModel(f"no rule under routing.rules says where this request for `{name}` goes", param="model")
 
 
-def _unmet(when: Condition, facts: Facts, name: str) -> Iterator[str]:
+def _unmet(deployment: Deployment, when: Condition, facts: Facts, name: str) -> Iterator[str]:
     """What keeps a condition from holding."""
     if when.model is not None and not fnmatch.fnmatchcase(name, when.model):
         yield f"the name is {name}, not {when.model}"
@@ -130,6 +128,12 @@ def _unmet(when: Condition, facts: Facts, name: str) -> Iterator[str]:
         yield f"the key is {facts.key or 'none'}, not {when.key}"
     if when.time is not None and not when.time.holds(facts.minute):
         yield f"it is {facts.minute // 60:02}:{facts.minute % 60:02}"
+    if when.endpoint is not None and not fnmatch.fnmatchcase(facts.endpoint, when.endpoint):
+        yield f"it came to {facts.endpoint}"
+    if when.effort and facts.effort not in when.effort:
+        yield f"the reasoning effort is {facts.effort or 'not given'}"
+    if when.warm is not None and find(deployment, when.warm).model.name not in facts.warm:
+        yield f"{when.warm} is not in memory"
     for header, wanted in when.header.items():
         if not fnmatch.fnmatchcase(facts.headers.get(header, ""), wanted):
             yield f"the header {header} is not {wanted}"

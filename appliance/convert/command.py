@@ -44,12 +44,21 @@ def convert(tool: Tool, arguments: Sequence[str], known: Known) -> Draft:
         key = env(f"{KEY_VARIABLE}:?export {KEY_VARIABLE} first")
         draft.put(("security", "keys", "default", "secret"), key, parts["api-key"].shown)
         draft.lose(parts["api-key"].shown, f"secrets do not belong into the file: export {KEY_VARIABLE}")
+    else:
+        _lose_limits(draft)
     for role, name in SIDE_MODELS.items():
         if role in parts:
             _side_model(draft, role, name, parts[role], known)
     for lost in tool.notes:
         draft.lose(lost.what, lost.why)
     return draft
+
+
+def _lose_limits(draft: Draft) -> None:
+    """Limits are those of a key: without one there is nobody to hold to them."""
+    for path in [path for path in draft.values if path[:2] == ("security", "keys")]:
+        draft.lose(draft.origins[path], "limits are those of a key: make one with `appliance keys new`")
+        draft.drop(path)
 
 
 def convert_one(draft: Draft, tool: Tool, arguments: Sequence[str], known: Known, name: str) -> bool:

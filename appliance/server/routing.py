@@ -23,7 +23,8 @@ def route_of(request: Request, context: Context, deployment: Deployment, asked: 
         raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
     key = request.ctx.key
     check(key, asked.model)
-    facts = facts_of(asked, key.name if key else None, {n.lower(): v for n, v in request.headers.items()})
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    facts = facts_of(asked, request.path, key.name if key else None, headers)
     if asked.model.partition(":")[0] in deployment.routing.virtual:
         now = now_in(deployment)
         facts = replace(facts, minute=now.hour * 60 + now.minute, draw=random.random(), warm=_warm(context))

@@ -30,8 +30,8 @@ def deployment(text: str, directory: Path) -> Deployment:
     environ = {
         "HOME": str(directory),
         "APPLIANCE_KEY": "k",
-        "APPLIANCE_KEY_1": "k",
+        "APPLIANCE_KEY_1": "one",
         "CLOUD_KEY": "k",
-        "OTHER_KEY": "k",
+        "OTHER_KEY": "other",
     }
     return load.read(file, environ=environ, inspect=lambda _: None, memory_bytes=64 * 2**30)
