@@ -48,8 +48,8 @@ test: $(VENV)/.installed-dev  ## the test suite, real model included (under 10 m
 proof: $(VENV)/.installed-dev  ## the full counts behind our claims (long; results go into tests/bench/README.md)
 	@echo "== pytest, full counts" && $(BIN)/python -m pytest -m proof
 
-test-clients:  ## clients that need Node or conflicting versions
-	@echo "No third-party client suites yet; the official openai client is part of make test."
+test-clients: $(VENV)/.installed-dev  ## LangChain, LiteLLM, AI SDK, … each in its own environment (tests/clients/README.md)
+	@echo "== third-party clients, installed under .clients/" && $(BIN)/python tests/clients/run.py $(CLIENTS)
 
 mac-check: $(VENV)/.installed-dev  ## what only a Mac can show: run it there and tell us
 	@test "$$(uname -s)-$$(uname -m)" = Darwin-arm64 || { echo "mac-check needs an Apple silicon Mac; this is $$(uname -sm)"; exit 1; }
