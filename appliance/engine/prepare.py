@@ -8,25 +8,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
-import msgspec
-
 from appliance import log
 from appliance.engine.backend import Tokenizer
 from appliance.engine.constraint import Grammars
 from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
+from appliance.engine.recipe import in_words
 from appliance.engine.revealed import reveal
 from appliance.engine.sequence import Sequence
 from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
 from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
-from appliance.text.dialects import json as json_calls
 from appliance.text.dialects.format import ToolFormat
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.vocab.event import Event, Failed, Finished, Started, Usage
-from appliance.vocab.request import Message, TextPrompt, TokenPrompt, Tool
+from appliance.vocab.request import TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, Prompt, Submission
 from appliance.wire.frames import Count, Counted, Events, SequenceEvents
 
@@ -93,7 +91,7 @@ class Preparer:
         """A prompt's ids, at least one. Raises BadRequest and what the template raises."""
         match prompt:
             case ChatPrompt(recipe=recipe):
-                tokens = self.tokenizer.render(_told_how_to_call(prompt) if recipe else prompt)
+                tokens = self.tokenizer.render(in_words(prompt) if recipe else prompt)
             case TextPrompt(text=text, special=special):
                 tokens = self.tokenizer.encode(text, special)
             case TokenPrompt(tokens=ids):
@@ -138,18 +136,6 @@ class Preparer:
             prompt=self.tokenizer.text(prompt[-_TAIL_TOKENS:]),
             inside=_continues_reasoning(submission, thinking),
         )
-
-
-def _told_how_to_call(prompt: ChatPrompt) -> ChatPrompt:
-    """The tools as part of the system text, for templates that have no place for them."""
-    told = json_calls.recipe(prompt.tools)
-    first, *rest = prompt.messages
-    if first.role == "system":
-        system, rest = f"{first.content or ''}\n\n{told}", rest
-    else:
-        system, rest = told, [first, *rest]
-    messages = (Message(role="system", content=system), *rest)
-    return msgspec.structs.replace(prompt, messages=messages, tools=(), recipe=False)
 
 
 def _dialects(submission: Submission) -> tuple[Reasoning, ToolFormat]:

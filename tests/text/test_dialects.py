@@ -5,7 +5,6 @@ import json
 import pytest
 
 from appliance.text import dialects
-from appliance.vocab.request import Tool
 from tests.text.folding import channels, every_way, fold
 from tests.text.wire import WIRES, Wire
 
@@ -248,6 +247,7 @@ LITERAL = [
     pytest.param("llama3_json", '{"type": "function", "name": "tick", "arguments": {}}', 1, id="a type first"),
     pytest.param("llama3_json", '{"name": "tick"}\n{"name": "tick"}', 2, id="one a line"),
     pytest.param("llama4_pythonic", "<|python_start|>[tick()]<|python_end|>", 1, id="python tags"),
+    pytest.param("llama4_pythonic", '<|python_start|><|python_end|>{"name": "tick"}', 1, id="an object"),
     pytest.param("mistral_args", '[TOOL_CALLS]tick{}', 1, id="no tag before the arguments"),
     pytest.param("mistral_args", '[TOOL_CALLS] [{"name": "tick", "arguments": {}}]', 1, id="the older form"),
     pytest.param("command", 'Action:\n```json\n[{"tool_name": "tick", "parameters": {}}]```', 1, id="command r"),
@@ -343,11 +343,6 @@ def test_python_literals_are_read(literal, value):
 def test_what_is_no_python_literal_makes_no_call(literal):
     text = f"<|tool_call_start|>[rent(note={literal})]<|tool_call_end|>"
     assert answer("lfm2_pythonic", WIRES["lfm2_pythonic"], text)[:2] == (text, [])
-
-
-def test_a_recipe_names_every_tool_with_its_schema():
-    text = dialects.find("json").recipe([Tool(name="rent", description="Rent a boat", parameters=TOOLS["rent"])])
-    assert '"rent"' in text and '"hours"' in text and "Rent a boat" in text
 
 
 def test_markup_that_only_one_format_knows_is_text_for_the_others():

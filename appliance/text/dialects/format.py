@@ -1,11 +1,10 @@
 """What a tool-call format is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from appliance.text.reader import Landing, Reader, Steps
-from appliance.vocab.request import Tool
 
 
 class Where(Enum):
@@ -34,7 +33,6 @@ class ToolFormat:
     `markers` are the tags it mentions beside the openers: where they are special tokens of a tokenizer, their text is
     shown to `read`. Where a prompt ends with `start`, the answer begins as if that opener had just been read.
     With `frames` the openers count inside reasoning too: the format says itself what is reasoning.
-    `recipe` tells a model without a format of its own how to call: text for the system prompt.
     """
 
     name: str
@@ -44,7 +42,6 @@ class ToolFormat:
     markers: tuple[str, ...] = ()
     start: str = ""
     frames: bool = False
-    recipe: Callable[[Sequence[Tool]], str] | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -51,5 +51,4 @@ FORMAT = ToolFormat(
     openers=(*anywhere(_OPEN), *at_line(_OBJECT, _LIST, _FENCE)),
     read=read,
     markers=(_CLOSE,),
-    recipe=recipe,
 )

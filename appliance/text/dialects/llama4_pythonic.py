@@ -1,24 +1,32 @@
-"""`[name(key=value), …]`, bare or between `<|python_start|>` and `<|python_end|>`, as Llama 4 writes it."""
+"""`[name(key=value), …]`, bare or between `<|python_start|>` and `<|python_end|>`, as Llama 4 writes it.
 
-from appliance.text import python_call
+Its template shows the model objects as Llama 3 writes them, behind a pair of tags with nothing in it.
+"""
+
+from appliance.text import json_body, python_call
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
 from appliance.text.reader import Reader, Steps
 
-_OPEN, _CLOSE, _BARE = "<|python_start|>", "<|python_end|>", "["
+_OPEN, _CLOSE, _LIST, _OBJECT = "<|python_start|>", "<|python_end|>", "[", "{"
 
 
 def read(reader: Reader) -> Steps[None]:
-    if reader.opener == _BARE:
-        reader.unread(_BARE)
+    if reader.opener != _OPEN:
+        reader.unread(reader.opener)
     yield from reader.space()
-    yield from python_call.calls(reader)
-    yield from reader.option(_CLOSE)
+    if (yield from reader.option(_CLOSE)) is not None:
+        return
+    if (yield from reader.char()) == _OBJECT:
+        yield from json_body.calls(reader, _CLOSE, between=(";",))
+    else:
+        yield from python_call.calls(reader)
+        yield from reader.option(_CLOSE)
 
 
 FORMAT = ToolFormat(
     name="llama4_pythonic",
     aliases=("pythonic", "llama4"),
-    openers=(*anywhere(_OPEN), *at_line(_BARE)),
+    openers=(*anywhere(_OPEN), *at_line(_LIST, _OBJECT)),
     read=read,
     markers=(_CLOSE,),
 )
