@@ -135,6 +135,7 @@ class Preparer:
             new_id=_call_id,
             prompt=self.tokenizer.text(prompt[-_TAIL_TOKENS:]),
             inside=_continues_reasoning(submission, thinking),
+            constrained=submission.grammar is not None and submission.grammar.kind == "call",
         )
 
 
