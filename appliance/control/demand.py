@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.config.deployment import Deployment, ModelSpec
-from appliance.control.residency import Want
+from appliance.control.eviction import Policy
+from appliance.control.residency import Terms, Want
 from appliance.vocab.spec import EngineSettings, EngineSpec
 
 PREFIX_SHARE = 1 / 3
@@ -87,6 +88,24 @@ def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, De
         for fingerprint, models in groups.items()
     ]
     return {demand.fingerprint: demand for demand in found}
+
+
+def terms(deployment: Deployment) -> Terms:
+    """How the deployment shares out memory."""
+    memory, served = deployment.memory, names(deployment)
+    groups = [frozenset(served[name] for name in group) for group in memory.exclusive]
+    return Terms(
+        Policy(
+            budget=memory.budget,
+            reserve=memory.kv_reserve,
+            keep_free=memory.keep_free,
+            max_loaded=memory.max_loaded,
+            exclusive=tuple(group for group in groups if len(group) > 1),
+        ),
+        min_resident=memory.queue.min_resident,
+        starve_after=memory.queue.starve_after,
+        max_wait=memory.queue.max_wait,
+    )
 
 
 def names(deployment: Deployment) -> dict[str, str]:

@@ -1,17 +1,32 @@
 """Which engines to stop so that another one fits, or the arithmetic of why it cannot. Pure decision, logs nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-
-KV_RESERVE = 0.2
-"""The part of the budget no weights may take: keys, values and prefixes of all engines grow in what is left."""
 
 GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """`budget` bytes for all engines, of which `reserve` are kept for keys, values and prefixes; `keep_free` bytes of
+    the machine are left to others. Of each group of `exclusive` fingerprints one at most is in memory.
+    """
+
+    budget: int = 0
+    reserve: int = 0
+    keep_free: int = 0
+    max_loaded: int | None = None
+    exclusive: tuple[frozenset[str], ...] = ()
+
+    def rivals(self, fingerprint: str) -> frozenset[str]:
+        """Those that are never in memory together with this one."""
+        groups = (group for group in self.exclusive if fingerprint in group)
+        return frozenset[str]().union(*groups) - {fingerprint}
+
+
+@dataclass(frozen=True, slots=True)
 class Resident:
-    """An engine that holds memory now. `idle_since` is when its last lease ended."""
+    """An engine that holds memory now. `idle_since` is when its last lease ended; `protected` ones came only just."""
 
     fingerprint: str
     bytes: int
@@ -19,6 +34,12 @@ class Resident:
     pinned: bool
     leaving: bool
     idle_since: float
+    protected: bool = False
+
+    @property
+    def free(self) -> bool:
+        """It may be stopped now."""
+        return not (self.busy or self.pinned or self.leaving or self.protected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,59 +56,119 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class CannotFit:
-    """It can never fit as things are configured; `message` holds the numbers and what to change."""
+    """It cannot fit as things are configured, or, `passing`, as long as others on this machine take what they take.
+
+    `message` holds the numbers and what to change.
+    """
 
     message: str
+    passing: bool = False
 
 
 Decision = Evict | Wait | CannotFit
 
 
-def plan(model: str, need: int, resident: Sequence[Resident], budget: int) -> Decision:
-    """Decide how `need` bytes for `model` get room beside `resident` in `budget` bytes.
+def plan(
+    model: str,
+    need: int,
+    resident: Sequence[Resident],
+    policy: Policy,
+    capacity: int | None = None,
+    rivals: Collection[str] = (),
+) -> Decision:
+    """Decide how `need` bytes for `model` get room beside `resident`.
 
-    Least recently used first; never a busy or pinned one; nobody is stopped unless it then fits.
+    `capacity` is what all engines have and could get of this machine, where it was measured. Least recently used
+    first; never a busy or pinned one; nobody is stopped unless it then fits.
     """
-    room = int(budget * (1 - KV_RESERVE))
-    pinned = sum(engine.bytes for engine in resident if engine.pinned)
-    if need + pinned > room:
-        return CannotFit(_arithmetic(model, need, pinned, budget))
-    missing = need + sum(engine.bytes for engine in resident) - room
-    if missing <= 0:
-        return Evict(())
-    victims = _victims(missing, resident)
-    return Wait() if victims is None else Evict(tuple(engine.fingerprint for engine in victims))
+    pinned = [engine for engine in resident if engine.pinned]
+    if refusal := _refusal(model, need, pinned, policy, capacity, rivals):
+        return refusal
+    forced = [engine for engine in resident if engine.fingerprint in rivals]
+    if not all(engine.free for engine in forced):
+        return Wait()
+    staying = [engine for engine in resident if engine not in forced]
+    missing = need + sum(engine.bytes for engine in staying) - _room(policy, capacity)
+    places = 0 if policy.max_loaded is None else len(staying) + 1 - policy.max_loaded
+    victims = _victims(missing, places, staying)
+    return Wait() if victims is None else Evict(tuple(engine.fingerprint for engine in (*forced, *victims)))
 
 
-def _victims(missing: int, resident: Sequence[Resident]) -> list[Resident] | None:
-    """The least recently used idle engines that free `missing` bytes, without those that turn out unneeded."""
-    idle = sorted(
-        (e for e in resident if not (e.busy or e.pinned or e.leaving)), key=lambda engine: engine.idle_since
-    )
+def shrink(resident: Sequence[Resident], policy: Policy, capacity: int | None = None) -> tuple[str, ...]:
+    """The idle engines to give up because what is in memory has become too much; none where that would not help."""
+    missing = sum(engine.bytes for engine in resident) - _room(policy, capacity)
+    places = 0 if policy.max_loaded is None else len(resident) - policy.max_loaded
+    return tuple(engine.fingerprint for engine in _victims(missing, places, resident) or ())
+
+
+def _room(policy: Policy, capacity: int | None) -> int:
+    """Bytes of weights that may be in memory."""
+    room = policy.budget - policy.reserve
+    return min(room, capacity - policy.keep_free) if policy.keep_free and capacity is not None else room
+
+
+def _victims(missing: int, places: int, resident: Sequence[Resident]) -> list[Resident] | None:
+    """The least recently used idle engines that free `missing` bytes and `places`, without those that turn out
+    unneeded.
+    """
+    if missing <= 0 and places <= 0:
+        return []
     chosen: list[Resident] = []
-    for engine in idle:
-        if missing <= 0:
+    for engine in sorted((e for e in resident if e.free), key=lambda engine: engine.idle_since):
+        if missing <= 0 and places <= 0:
             break
         chosen.append(engine)
-        missing -= engine.bytes
-    if missing > 0:
+        missing, places = missing - engine.bytes, places - 1
+    if missing > 0 or places > 0:
         return None
     for engine in reversed(chosen[:-1]):
-        if missing + engine.bytes <= 0:
+        if missing + engine.bytes <= 0 and places + 1 <= 0:
             chosen.remove(engine)
-            missing += engine.bytes
+            missing, places = missing + engine.bytes, places + 1
     return chosen
 
 
-def _arithmetic(model: str, need: int, pinned: int, budget: int) -> str:
-    room = budget * (1 - KV_RESERVE)
-    kept = f"{KV_RESERVE:.0%} of it is kept for caches"
-    taken = f", of which pinned models hold {_gib(pinned)}" if pinned else ""
+def _refusal(
+    model: str,
+    need: int,
+    pinned: Sequence[Resident],
+    policy: Policy,
+    capacity: int | None,
+    rivals: Collection[str],
+) -> CannotFit | None:
+    held = sum(engine.bytes for engine in pinned)
+    if need + held > policy.budget - policy.reserve:
+        return CannotFit(_arithmetic(model, need, held, policy))
+    if policy.max_loaded is not None and len(pinned) >= policy.max_loaded:
+        return CannotFit(
+            f"{model} cannot be loaded: memory.max_loaded is {policy.max_loaded} and as many models are pinned:"
+            " unpin a model or raise memory.max_loaded"
+        )
+    if any(engine.fingerprint in rivals for engine in pinned):
+        return CannotFit(f"{model} cannot be loaded: memory.exclusive keeps it apart from a pinned model: unpin that")
+    if need + held > _room(policy, capacity):
+        assert capacity is not None
+        return CannotFit(
+            f"{model} needs {_gib(need)} of memory; this machine has {_gib(capacity)} for models now, of which"
+            f" memory.keep_free leaves {_gib(policy.keep_free)} to others{_of_pinned(held)}:"
+            " end other programs or lower memory.keep_free",
+            passing=True,
+        )
+    return None
+
+
+def _arithmetic(model: str, need: int, pinned: int, policy: Policy) -> str:
+    room = policy.budget - policy.reserve
+    kept = f"{_gib(policy.reserve)} of it, memory.kv_reserve, are kept for caches"
     advice = "unpin a model or raise memory.budget" if pinned and need <= room else "raise memory.budget"
     return (
-        f"{model} needs {_gib(need)} of memory; memory.budget {_gib(budget)} leaves {_gib(room)} for models"
-        f" ({kept}){taken}: {advice}"
+        f"{model} needs {_gib(need)} of memory; memory.budget {_gib(policy.budget)} leaves {_gib(room)} for models"
+        f" ({kept}){_of_pinned(pinned)}: {advice}"
     )
+
+
+def _of_pinned(size: int) -> str:
+    return f", of which pinned models hold {_gib(size)}" if size else ""
 
 
 def _gib(size: float) -> str:

@@ -187,7 +187,9 @@ class _Answer:
                             return
         except EngineDied as death:
             self._recover(True)
-            if submitted:
+            if not submitted:
+                await lease.handle.ended()
+            else:
                 await self._survive(death, lease, len(self.emitted) - had)
 
     def _next(self, lease: Lease) -> Submission:

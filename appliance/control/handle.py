@@ -164,6 +164,11 @@ class EngineHandle:
         finally:
             del waiting[nonce]
 
+    def check(self) -> None:
+        """Raises LoadFailed if the engine is gone, for whoever has not told anybody yet that it was loaded."""
+        if self._disconnected.is_set():
+            raise self._lost_in_load()
+
     async def disconnected(self) -> None:
         """Wait until the engine has closed its end: it is dead, dying or was stopped."""
         await self._disconnected.wait()
@@ -218,6 +223,9 @@ class EngineHandle:
         if not ended:
             self._send(frames.Cancel(sequence))
 
+    def _lost_in_load(self) -> LoadFailed:
+        return LoadFailed(f"the engine of {self.model} ended while it was loading")
+
     def _death(self) -> EngineDied:
         return EngineDied(f"the engine of {self.model} ended while it was working")
 
@@ -254,7 +262,7 @@ class EngineHandle:
     def _lost(self) -> None:
         self._disconnected.set()
         self._on_lost()
-        self._load_failed(LoadFailed(f"the engine of {self.model} ended while it was loading"))
+        self._load_failed(self._lost_in_load())
         for stream in self._streams.values():
             stream.fail(self._death())
         for answer in (*self._pings.values(), *self._counts.values()):

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from appliance.control import eviction, failures
-from appliance.control.eviction import CannotFit, Evict, Resident
+from appliance.control import eviction, failures, turns
+from appliance.control.eviction import CannotFit, Evict
 from appliance.control.residency import (
     IN_MEMORY,
     Effect,
@@ -24,6 +24,7 @@ from appliance.control.residency import (
     Share,
     Spawn,
     Stop,
+    Terms,
     Transition,
     Waiter,
     WakeAt,
@@ -34,7 +35,7 @@ from appliance.errors import ApplianceError, LoadFailed, SourceError, Unavailabl
 
 # ---- events
 def on_apply(
-    state: Registry, wants: Mapping[str, Want], names: Mapping[str, str], budget: int, now: float
+    state: Registry, wants: Mapping[str, Want], names: Mapping[str, str], terms: Terms, now: float
 ) -> Transition:
     """A deployment was accepted. Waiters follow their model's name; those of a removed model are told.
 
@@ -62,7 +63,7 @@ def on_apply(
         else:
             engine = engines[home]
             engines[home] = replace(engine, waiters=tuple(sorted((*engine.waiters, waiter), key=lambda w: w.id)))
-    return _settle(replace(state, engines=engines, names=dict(names), budget=budget), effects, now)
+    return _settle(replace(state, engines=engines, names=dict(names), terms=terms), effects, now)
 
 
 def on_acquire(state: Registry, waiter: Waiter, now: float) -> Transition:
@@ -72,7 +73,7 @@ def on_acquire(state: Registry, waiter: Waiter, now: float) -> Transition:
     if (fingerprint := state.names.get(waiter.model)) is None:
         return state, [Reject(waiter.id, _removed(waiter.model))]
     engine = state.engines[fingerprint]
-    joined = replace(engine, waiters=(*engine.waiters, waiter))
+    joined = replace(engine, waiters=(*engine.waiters, replace(waiter, since=now)))
     return _settle(_put(state, joined), [], now)
 
 
@@ -122,8 +123,19 @@ def on_ready(state: Registry, number: int, now: float) -> Transition:
     engine = _of(state, number)
     if engine is None or engine.state is not EngineState.LOADING:
         return state, []
-    ready = replace(engine, state=EngineState.READY, wanted=False, failure=None, idle_since=now)
+    ready = replace(engine, state=EngineState.READY, wanted=False, failure=None, idle_since=now, ready_at=now)
     return _settle(_put(state, ready), [], now)
+
+
+def on_measured(
+    state: Registry, capacity: int | None, number: int | None, taken: int | None, now: float
+) -> Transition:
+    """Memory was measured: `capacity`, and what process `number` took when its model had just been loaded."""
+    state = replace(state, capacity=capacity)
+    engine = _of(state, number) if number is not None else None
+    if engine is not None and taken is not None:
+        state = _put(state, replace(engine, loaded_bytes=taken))
+    return _settle(state, [], now)
 
 
 def on_lost(state: Registry, number: int, now: float) -> Transition:
@@ -187,16 +199,17 @@ def on_close(state: Registry, now: float) -> Transition:
 # ---- rules
 def _settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     """Apply every rule until nothing follows any more, then say when to look again."""
-    for rule in (_retire, _grant, _unload, _shrink, _load):
+    for rule in (_retire, _tire, _grant, _unload, _shrink, _load):
         state, caused = rule(state, now)
         effects += caused
     resident = [engine for engine in state.engines.values() if engine.state in IN_MEMORY]
-    sharing = (state.budget, *sorted(engine.number for engine in resident))
+    budget = state.terms.policy.budget
+    sharing = (budget, *sorted(engine.number for engine in resident))
     if sharing != state.sharing:
         state = replace(state, sharing=sharing)
-        taken = sum(engine.want.bytes for engine in resident)
-        effects.append(Share(eviction.share(state.budget, taken, len(resident))))
-    wake = _next_look(state)
+        taken = sum(engine.bytes for engine in resident)
+        effects.append(Share(eviction.share(budget, taken, len(resident))))
+    wake = _next_look(state, now)
     if wake < math.inf:
         effects.append(WakeAt(wake))
     return state, effects
@@ -216,11 +229,29 @@ def _retire(state: Registry, now: float) -> Transition:
     return replace(state, engines=engines), []
 
 
+def _tire(state: Registry, now: float) -> Transition:
+    """Tell those who have waited too long for memory."""
+    told: list[Effect] = []
+
+    def leave(engine: Engine) -> Engine:
+        if not (weary := turns.weary(state, engine, now)):
+            return engine
+        why = f"{engine.want.model} got no memory within memory.queue.max_wait; others were using all of it"
+        told.extend(Reject(w.id, Unavailable(why, retry_after=5)) for w in weary)
+        return replace(engine, waiters=tuple(w for w in engine.waiters if w not in weary))
+
+    return _each(state, leave), told
+
+
 def _grant(state: Registry, now: float) -> Transition:
     grants: list[Effect] = []
+    making_way = turns.making_way(state, now)
 
     def serve(engine: Engine) -> Engine:
         if engine.state is not EngineState.READY or not engine.waiters or engine.solitary is not None:
+            return engine
+        # Whoever waited for a load is served by it, or two models could take turns in loading and serve nobody.
+        if engine.want.fingerprint in making_way and engine.ready_at != now:
             return engine
         if lone := next((w for w in engine.waiters if w.alone), None):
             # Nobody else begins while one waits to be alone: new ones could keep it waiting for ever.
@@ -252,11 +283,7 @@ def _unload(state: Registry, now: float) -> Transition:
 
 def _shrink(state: Registry, now: float) -> Transition:
     """Give up idle engines where the budget has become too small for what is in memory."""
-    match eviction.plan("", 0, _residents(state), state.budget):
-        case Evict(victims):
-            return _evict(state, victims)
-        case _:
-            return state, []
+    return _evict(state, eviction.shrink(turns.residents(state, now), state.terms.policy, state.capacity))
 
 
 def _evict(state: Registry, victims: tuple[str, ...]) -> Transition:
@@ -286,9 +313,13 @@ def _load(state: Registry, now: float) -> Transition:
 
 
 def _make_room(state: Registry, engine: Engine, now: float) -> tuple[Registry, list[Effect], bool]:
-    match eviction.plan(engine.want.model, engine.want.bytes, _residents(state), state.budget):
-        case CannotFit(message):
-            failure = failures.following(engine.failure, Unavailable(message), True, now)
+    starving = bool(engine.waiters) and now >= engine.waiters[0].since + state.terms.starve_after
+    beside = turns.residents(state, now)
+    if starving:
+        beside = [replace(resident, protected=False) for resident in beside]
+    match turns.decide(state, engine, beside):
+        case CannotFit(message, passing):
+            failure = failures.following(engine.failure, Unavailable(message), not passing, now, engine.want.retry)
             told: list[Effect] = [Reject(w.id, failures.told(failure, now)) for w in engine.waiters]
             return _put(state, replace(engine, failure=failure, waiters=())), told, False
         case Evict(()):
@@ -322,15 +353,16 @@ def _urgency(engine: Engine) -> tuple[float, str]:
 
 
 def _unload_at(engine: Engine) -> float:
-    if engine.want.pinned or engine.state is not EngineState.READY or engine.leases or engine.stopping:
+    if engine.pinned or engine.state is not EngineState.READY or engine.leases or engine.stopping:
         return math.inf
     return engine.idle_since + engine.want.idle_unload
 
 
-def _next_look(state: Registry) -> float:
+def _next_look(state: Registry, now: float) -> float:
     idle = (_unload_at(engine) for engine in state.engines.values())
     probes = (e.failure.retry_at for e in state.engines.values() if (e.wanted or e.waiters) and e.failure)
-    return min((*idle, *probes), default=math.inf)
+    turn = (at for at in turns.next_turn(state, now) if at > now)
+    return min((*idle, *probes, *turn), default=math.inf)
 
 
 def idle_left(engine: Engine, now: float) -> float | None:
@@ -383,18 +415,3 @@ def _each(state: Registry, change: Callable[[Engine], Engine]) -> Registry:
 
 def _of(state: Registry, number: int) -> Engine | None:
     return next((e for e in state.engines.values() if e.number == number and e.state in IN_MEMORY), None)
-
-
-def _residents(state: Registry) -> list[Resident]:
-    return [
-        Resident(
-            fingerprint,
-            engine.want.bytes,
-            busy=bool(engine.leases) or engine.state is EngineState.LOADING,
-            pinned=engine.want.pinned and not engine.retired,
-            leaving=engine.state is EngineState.DRAINING,
-            idle_since=engine.idle_since,
-        )
-        for fingerprint, engine in state.engines.items()
-        if engine.state in IN_MEMORY
-    ]

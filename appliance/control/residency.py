@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from appliance.config.deployment import RetryLoad
+from appliance.control.eviction import Policy
 from appliance.control.failures import Failure
 from appliance.errors import ApplianceError
 
@@ -45,6 +46,7 @@ class Waiter:
     model: str
     alone: bool = False
     resumed: bool = False
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Engine:
 
     `retired` engines are not in the deployment any more; `wanted` asks for a load though nobody waits. `solitary` is
     the lease that nobody may join; `deaths` in a row, and those with a single request, since somebody was served.
+    `loaded_bytes` is what it took when it was loaded last, `pin` what somebody wants in place of the deployment's.
     """
 
     want: Want
@@ -64,25 +67,49 @@ class Engine:
     deaths: int = 0
     lonely: int = 0
     idle_since: float = 0.0
+    ready_at: float = -math.inf
+    loaded_bytes: int | None = None
+    pin: bool | None = None
     fetching: bool = False
     stopping: bool = False
     wanted: bool = False
     retired: bool = False
     failure: Failure | None = None
 
+    @property
+    def bytes(self) -> int:
+        """What its weights take: measured if it ever was loaded, else as expected."""
+        return self.want.bytes if self.loaded_bytes is None else self.loaded_bytes
+
+    @property
+    def pinned(self) -> bool:
+        return self.want.pinned if self.pin is None else self.pin
+
 
 Engines = Mapping[str, Engine]
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """How memory is shared out, and for how many seconds who may keep it or wait for it."""
+
+    policy: Policy = Policy()
+    min_resident: float = 0.0
+    starve_after: float = math.inf
+    max_wait: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
-    """`names` maps each model to the fingerprint that serves it; `budget` is in bytes, `spawned` the newest
-    process number, `sharing` the budget and the processes the last Share was for.
+    """`names` maps each model to the fingerprint that serves it; `spawned` is the newest process number, `sharing`
+    the budget and the processes the last Share was for. `capacity` bytes of this machine engines have or could get,
+    None where that was not measured.
     """
 
     engines: Engines = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
-    budget: int = 0
+    terms: Terms = Terms()
+    capacity: int | None = None
     spawned: int = 0
     sharing: tuple[int, ...] = ()
     closing: bool = False

@@ -30,11 +30,13 @@ class Observed:
     load: tuple[str, float] | None = None
     download: tuple[str, int, int] | None = None
     info: ModelInfo | None = None
+    taken: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """One model. `bytes` is what its engine is expected to take, `idle_left` seconds until it is unloaded.
+    """One model. `bytes` is what the weights of its engine take, as expected before they were measured; `taken` what
+    its process takes now, `idle_left` seconds until it is unloaded.
 
     Models sharing an engine show the same pid. `wanted` engines are loaded without a request that asks for them,
     `retired` ones are finishing requests of an earlier deployment.
@@ -48,6 +50,7 @@ class ModelStatus:
     waiting: int
     idle_left: float | None
     bytes: int
+    taken: int | None
     wanted: bool
     retired: bool
     load: tuple[str, float] | None
@@ -79,7 +82,8 @@ def _one(name: str, engine: Engine, seen: Observed, now: float) -> ModelStatus:
         leases=len(engine.leases),
         waiting=len(engine.waiters),
         idle_left=registry.idle_left(engine, now),
-        bytes=engine.want.bytes,
+        bytes=engine.bytes,
+        taken=seen.taken,
         wanted=engine.wanted,
         retired=engine.retired,
         load=seen.load,

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from appliance import log
 from appliance.config.deployment import Deployment, ModelSpec, Source
-from appliance.control import demand, registry
+from appliance.control import demand, memory, registry
 from appliance.control.demand import Demand, Place
 from appliance.control.fetch import LOCAL, fetch
 from appliance.control.handle import EngineHandle
@@ -45,6 +45,7 @@ from appliance.vocab.spec import EngineSettings, ModelInfo
 
 STOP_GRACE_SECONDS = 10.0
 HANG = Bound()
+MEASURE_SECONDS = 15.0
 
 _log = log.get()
 
@@ -88,6 +89,8 @@ class _Run:
     held: set[int] = field(default_factory=set)
     mixed: set[int] = field(default_factory=set)
     """The leases that hold it, and those that ever had company."""
+    taken: int | None = None
+    """Bytes of memory, when last measured."""
     lonely: bool = False
     """It was lost with a single lease that never had company."""
 
@@ -162,6 +165,7 @@ class Supervisor:
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
+        self._measuring = self._own(self._measure_again(), "measure")
         return self
 
     async def __aexit__(
@@ -170,6 +174,7 @@ class Supervisor:
         try:
             await self.close(0)
         finally:
+            self._measuring.cancel()
             # The body's error is its own: the group would wrap it, and has nothing left to cancel.
             await self._tasks.__aexit__(None, None, None)
 
@@ -192,7 +197,8 @@ class Supervisor:
         for run in self._runs.values():
             run.demand = self._demands.get(run.demand.fingerprint, run.demand)
         wants = {fingerprint: each.want for fingerprint, each in self._demands.items()}
-        self._happen(registry.on_apply, wants, demand.names(prepared.deployment), prepared.deployment.memory.budget)
+        names, terms = demand.names(prepared.deployment), demand.terms(prepared.deployment)
+        self._happen(registry.on_apply, wants, names, terms)
         self._configure()
 
     def unload(self, name: str) -> None:
@@ -290,6 +296,7 @@ class Supervisor:
             load=handle.progress if handle and handle.info is None else None,
             download=download.progress if download else None,
             info=handle.info if handle else None,
+            taken=run.taken if run else None,
         )
 
     # ---- the end
@@ -371,6 +378,8 @@ class Supervisor:
             error = LoadFailed(f"the engine of {run.demand.first.name} could not be run")
         finally:
             del self._runs[number]
+            # Whether the next one fits is decided by what this one has really given back.
+            await self._measure()
             if not self._runs:
                 self._empty.set()
         self._happen(registry.on_gone, number, error, lonely)
@@ -391,6 +400,8 @@ class Supervisor:
             _log.info("model.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
                       dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
             self.counts["loads", name] += 1
+            await self._measure(number)
+            handle.check()
             self._happen(registry.on_ready, number)
             self._configure()
             await self._watch(handle, run)
@@ -399,6 +410,22 @@ class Supervisor:
             say = _log.info if run.stopping else _log.warning
             say("engine.gone", model=name, pid=handle.pid, exit=code, asked=run.stopping)
         return await self._ended(name, run, handle)
+
+    async def _measure(self, loaded: int | None = None) -> None:
+        """Look at what engines take; that of process `loaded` are its weights."""
+        pids = {run.handle.pid: run for run in self._runs.values() if run.handle is not None}
+        measured = await asyncio.to_thread(memory.measure, list(pids))
+        for pid, size in measured.processes.items():
+            pids[pid].taken = size
+        run = self._runs.get(loaded) if loaded is not None else None
+        # What a scripted engine takes says nothing of the model it plays.
+        real = run is not None and run.demand.first.source.kind != "fake"
+        self._happen(registry.on_measured, measured.capacity, loaded, run.taken if run and real else None)
+
+    async def _measure_again(self) -> None:
+        while True:
+            await asyncio.sleep(MEASURE_SECONDS)
+            await self._measure()
 
     async def _watch(self, handle: EngineHandle, run: _Run) -> None:
         """Wait until the engine is lost, and see to it that it is if it hangs."""

@@ -2,14 +2,14 @@
 
 import pytest
 
-from appliance.control.eviction import CannotFit, Evict, Resident, Wait, plan, share
+from appliance.control.eviction import CannotFit, Evict, Policy, Resident, Wait, plan, share, shrink
 
 
 def engine(name, size, since=0.0, *, busy=False, pinned=False, leaving=False):
     return Resident(name, size, busy, pinned, leaving, since)
 
 
-BUDGET = 1000  # 800 of it for weights
+POLICY = Policy(1000, 200)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,59 @@ BUDGET = 1000  # 800 of it for weights
     ],
 )
 def test_the_plan(need, resident, decision):
-    assert plan("big", need, resident, BUDGET) == decision
+    assert plan("big", need, resident, POLICY) == decision
+
+
+@pytest.mark.parametrize(
+    "policy, resident, more, decision",
+    [
+        pytest.param(
+            Policy(1000, 0, max_loaded=2), [engine("a", 1), engine("b", 1, 1)], {}, Evict(("a",)), id="places"
+        ),
+        pytest.param(Policy(1000, 0, max_loaded=2), [engine("a", 1)], {}, Evict(()), id="a place is free"),
+        pytest.param(
+            Policy(1000, 0, max_loaded=1), [engine("a", 1, busy=True)], {}, Wait(), id="the place is in use"
+        ),
+        pytest.param(Policy(1000), [engine("a", 1), engine("b", 1)], {"rivals": {"b"}}, Evict(("b",)), id="a rival"),
+        pytest.param(Policy(1000), [engine("b", 1, busy=True)], {"rivals": {"b"}}, Wait(), id="a rival that is busy"),
+        pytest.param(
+            Policy(1000, keep_free=100), [engine("a", 400)], {"capacity": 700}, Evict(("a",)), id="others need memory"
+        ),
+        pytest.param(Policy(1000), [engine("a", 400)], {"capacity": 700}, Evict(()), id="nothing is kept free"),
+        pytest.param(
+            Policy(1000),
+            [Resident("a", 900, False, False, False, 0.0, protected=True)],
+            {},
+            Wait(),
+            id="it just came",
+        ),
+    ],
+)
+def test_other_limits_than_the_budget(policy, resident, more, decision):
+    assert plan("big", 300, resident, policy, **more) == decision
+
+
+@pytest.mark.parametrize(
+    "policy, more, words, passing",
+    [
+        pytest.param(Policy(1000, max_loaded=1), {}, "memory.max_loaded is 1", False, id="all places are pinned"),
+        pytest.param(Policy(1000), {"rivals": {"p"}}, "memory.exclusive", False, id="a pinned rival"),
+        pytest.param(Policy(1000, keep_free=100), {"capacity": 450}, "memory.keep_free", True, id="others take it"),
+    ],
+)
+def test_why_there_is_no_way(policy, more, words, passing):
+    decision = plan("big", 300, [engine("p", 100, pinned=True)], policy, **more)
+    assert isinstance(decision, CannotFit)
+    assert words in decision.message
+    assert decision.passing is passing
+
+
+def test_what_has_become_too_much_is_given_up_oldest_first():
+    both = [engine("old", 300, 1), engine("new", 300, 2)]
+    assert shrink(both, Policy(1000)) == ()
+    assert shrink(both, Policy(500)) == ("old",)
+    assert shrink(both, Policy(1000, max_loaded=1)) == ("old",)
+    assert shrink(both, Policy(1000, keep_free=100), capacity=500) == ("old",)
 
 
 GIB = 1024**3
@@ -70,7 +122,7 @@ GIB = 1024**3
     ],
 )  # fmt: skip
 def test_what_can_never_fit_is_said_with_the_numbers(need, resident, words):
-    decision = plan("big", need, resident, 20 * GIB)
+    decision = plan("big", need, resident, Policy(20 * GIB, 4 * GIB))
     assert isinstance(decision, CannotFit)
     for word in words:
         assert word in decision.message

@@ -1,11 +1,13 @@
 """What the registry decides, event by event; the clock is a number."""
 
 import math
+from types import MappingProxyType
 
 import pytest
 
 from appliance.config.deployment import RetryLoad
 from appliance.control import registry
+from appliance.control.eviction import Policy
 from appliance.control.residency import (
     EngineState,
     Fetch,
@@ -15,6 +17,7 @@ from appliance.control.residency import (
     Share,
     Spawn,
     Stop,
+    Terms,
     Waiter,
     WakeAt,
     Want,
@@ -22,25 +25,27 @@ from appliance.control.residency import (
 from appliance.errors import LoadFailed, SourceError, Unavailable, UnknownModel
 
 BUDGET = 1000
+NOTHING = MappingProxyType({})
 
 
 class Machine:
     """Feeds events to a registry and keeps what it asked for."""
 
-    def __init__(self, *wants, names=None, budget=BUDGET):
+    def __init__(self, *wants, **terms):
         self.state = Registry()
         self.now = 0.0
         self.effects = []
-        self.apply(*wants, names=names, budget=budget)
+        self.apply(*wants, **terms)
 
     def __call__(self, event, *what, after=0.0):
         self.now += after
         self.state, self.effects = event(self.state, *what, now=self.now)
         return [effect for effect in self.effects if not isinstance(effect, WakeAt | Share)]
 
-    def apply(self, *wants, names=None, budget=BUDGET):
+    def apply(self, *wants, names=None, budget=BUDGET, policy=NOTHING, **terms):
         by_fingerprint = {want.fingerprint: want for want in wants}
-        return self(registry.on_apply, by_fingerprint, names or {w.model: w.fingerprint for w in wants}, budget)
+        served = names or {w.model: w.fingerprint for w in wants}
+        return self(registry.on_apply, by_fingerprint, served, Terms(Policy(budget, budget // 5, **policy), **terms))
 
     def loaded(self, fingerprint, waiter=1):
         """Bring an engine up for a waiter; its process number."""
@@ -425,3 +430,68 @@ def test_what_had_begun_waits_until_a_load_is_tried_again_but_not_for_ever():
         machine(registry.on_tick, after=pause)
     [reject] = machine(registry.on_gone, 3, LoadFailed("killed"), False)
     assert reject.error.permanent
+
+
+# ---- turns
+def test_a_model_that_is_asked_for_stays_for_a_while():
+    machine = Machine(want("a", 500), want("b", 500), min_resident=20)
+    machine.loaded("f-a")
+    machine(registry.on_acquire, Waiter(2, "b"), after=5)
+    assert machine(registry.on_release, 1, True) == []
+    assert machine(registry.on_acquire, Waiter(3, "a"), after=1) == [Grant(3, 1)]
+    assert machine(registry.on_release, 3, True) == []
+    assert machine.alarm() == machine.now + 2, "then nobody seems to come"
+    assert machine(registry.on_tick, after=2) == [Stop(1)]
+
+
+def test_nobody_new_is_served_while_another_model_has_waited_too_long():
+    machine = Machine(want("a", 500), want("b", 500), starve_after=30)
+    machine.loaded("f-a")
+    machine(registry.on_acquire, Waiter(2, "b"))
+    assert machine(registry.on_acquire, Waiter(3, "a"), after=29) == [Grant(3, 1)]
+    assert machine(registry.on_acquire, Waiter(4, "a"), after=1) == []
+    assert machine(registry.on_release, 1, True) == []
+    assert machine(registry.on_release, 3, True) == [Stop(1)]
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-b", 2)]
+    assert machine(registry.on_ready, 2) == [Grant(2, 2)]
+
+
+def test_whoever_waited_for_a_load_is_served_by_it_though_others_have_waited_too_long_meanwhile():
+    machine = Machine(want("a", 500), want("b", 500), starve_after=30)
+    machine(registry.on_acquire, Waiter(1, "a"))
+    machine(registry.on_acquire, Waiter(2, "b"))
+    assert machine(registry.on_ready, 1, after=60) == [Grant(1, 1)]
+    assert machine(registry.on_acquire, Waiter(3, "a"), after=1) == []
+    assert machine(registry.on_release, 1, True) == [Stop(1)]
+
+
+def test_those_who_leave_starve_nobody():
+    machine = Machine(want("a", 500), want("b", 500), starve_after=30)
+    machine.loaded("f-a")
+    machine(registry.on_acquire, Waiter(2, "b"))
+    machine(registry.on_acquire, Waiter(3, "a"), after=30)
+    assert machine(registry.on_leave, 2) == [Grant(3, 1)]
+
+
+def test_nobody_waits_for_memory_longer_than_allowed_but_what_had_begun():
+    machine = Machine(want("a", 500), want("b", 500), max_wait=60)
+    machine.loaded("f-a")
+    machine(registry.on_acquire, Waiter(2, "b"))
+    machine(registry.on_acquire, Waiter(3, "b", resumed=True))
+    assert machine.alarm() == 60
+    [reject] = machine(registry.on_tick, after=60)
+    assert (reject.waiter, type(reject.error)) == (2, Unavailable)
+
+
+def test_what_was_measured_replaces_what_was_expected():
+    machine = Machine(want("a", 700), want("b", 300))
+    number = machine.loaded("f-a")
+    machine(registry.on_acquire, Waiter(2, "b"))
+    assert machine(registry.on_measured, None, number, 500) == [Spawn("f-b", 2)]
+
+
+def test_a_machine_that_is_full_is_told_as_passing():
+    machine = Machine(want("a", 500), policy={"keep_free": 100})
+    machine(registry.on_measured, 550, None, None)
+    [reject] = machine(registry.on_acquire, Waiter(1, "a"))
+    assert "keep_free" in reject.error.message

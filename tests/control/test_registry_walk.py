@@ -5,12 +5,13 @@ import random
 
 import pytest
 
-from appliance.control import registry
-from appliance.control.eviction import KV_RESERVE
-from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Spawn, Stop, Waiter, Want
+from appliance.control import registry, turns
+from appliance.control.eviction import Policy
+from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Spawn, Stop, Terms, Waiter, Want
 from appliance.errors import LoadFailed, SourceError
 
 BUDGET = 1000
+RESERVE = 200
 MODELS = "abcdef"
 
 
@@ -26,8 +27,10 @@ class Walk:
         self.waiting: set[int] = set()
         self.leases: dict[int, int] = {}
         self.lone: set[int] = set()
+        self.max_loaded = self.random.choice((None, 2, 3))
         self.loading: set[int] = set()
-        self.alive: dict[int, int] = {}
+        self.alive: dict[int, str] = {}
+        self.sizes: dict[str, int] = {}
         self.stopped: set[int] = set()
         self.fetching: set[str] = set()
         self.apply()
@@ -53,7 +56,8 @@ class Walk:
                 self.answer(waiter, effect)
             case Spawn(fingerprint, number):
                 assert number not in self.alive
-                self.alive[number] = self.state.engines[fingerprint].want.bytes
+                self.alive[number] = fingerprint
+                self.sizes[fingerprint] = self.state.engines[fingerprint].bytes
                 self.loading.add(number)
             case Stop(number):
                 assert number not in self.leases.values(), "stopped an engine that is held"
@@ -69,16 +73,21 @@ class Walk:
         self.answered[waiter] = effect
 
     def check(self):
-        room = BUDGET * (1 - KV_RESERVE)
-        assert sum(self.alive.values()) <= room, "over the budget by plan"
+        room = BUDGET - RESERVE
+        assert sum(self.sizes[fingerprint] for fingerprint in self.alive.values()) <= room, "over the budget by plan"
+        if self.max_loaded is not None:
+            assert len(self.alive) <= self.max_loaded, "more than max_loaded"
+        assert not {"b1", "c1"} <= set(self.alive.values()), "exclusive models in memory together"
         known = {waiter.id for engine in self.state.engines.values() for waiter in engine.waiters}
         assert known == self.waiting, "a waiter was lost"
         held = {lease for engine in self.state.engines.values() for lease in engine.leases}
         assert held == self.leases.keys(), "a lease was lost"
         for engine in self.state.engines.values():
+            name = engine.want.fingerprint
             alone = engine.leases and any(waiter.id in self.lone for waiter in engine.waiters)
             if engine.waiters and engine.state is EngineState.READY:
-                assert alone or engine.solitary in engine.leases, "waits for what is ready"
+                way = name in turns.making_way(self.state, self.now)
+                assert alone or way or engine.solitary in engine.leases, "waits for what is ready"
 
     # ---- what the world may do
     def apply(self):
@@ -100,7 +109,9 @@ class Walk:
                 present=name != "f",
             )
         self.fetching = {f for f in self.fetching if f in wants}
-        self.happen(registry.on_apply, wants, names, BUDGET)
+        policy = Policy(BUDGET, RESERVE, max_loaded=self.max_loaded, exclusive=(frozenset({"b1", "c1"}),))
+        terms = Terms(policy, min_resident=self.random.choice((0, 10)), starve_after=30, max_wait=200)
+        self.happen(registry.on_apply, wants, names, terms)
 
     def acquire(self):
         self.ids += 1
@@ -169,6 +180,9 @@ class Walk:
         if self.state.engines:
             self.happen(registry.on_unload, self.random.choice(sorted(self.state.engines)))
 
+    def measure(self):
+        self.happen(registry.on_measured, None, None, None)
+
     def tick(self):
         self.happen(registry.on_tick)
 
@@ -185,6 +199,7 @@ class Walk:
         fetched: 2,
         apply: 1,
         unload: 1,
+        measure: 1,
     }
 
     def step(self):

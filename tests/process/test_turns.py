@@ -1,0 +1,118 @@
+"""Models that do not fit into memory together."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.process.site import answer
+
+# A fake engine counts 64 MiB; a fifth of the budget is kept for caches.
+ONE_FITS = "100MiB"
+
+
+@dataclass
+class Alternating:
+    """Clients that ask one model and then the other; `waits` are in seconds."""
+
+    site: Any
+    asks: int
+    queue: dict[str, str]
+    waits: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    async def run(self) -> int:
+        """The number of loads."""
+        site = self.site
+        site.script("a", text="a says {last}", load_ms=20, step_ms=1)
+        site.script("b", text="b says {last}", load_ms=20, step_ms=1)
+        memory = {"budget": ONE_FITS, "queue": self.queue}
+        deployment = site.deployment({"a": {}, "b": {}}, memory=memory)
+        now = asyncio.get_running_loop().time
+        async with site.supervisor() as supervisor:
+            await supervisor.apply(deployment)
+
+            async def client(number: int) -> None:
+                for ask in range(self.asks):
+                    model, text, asked = "ab"[(number + ask) % 2], f"{number}-{ask}", now()
+                    assert await answer(supervisor, deployment, model, text) == f"{model} says {text}"
+                    self.waits.append(now() - asked)
+
+            began = now()
+            await asyncio.gather(*(client(number) for number in range(8)))
+            self.seconds = now() - began
+            assert supervisor.counts["deaths", "a"] == supervisor.counts["deaths", "b"] == 0
+            return supervisor.counts["loads", "a"] + supervisor.counts["loads", "b"]
+
+
+async def test_clients_of_two_models_that_do_not_fit_together_are_all_answered_in_groups(site):
+    load = Alternating(site, 6, {"min_resident": "100ms", "starve_after": "1s"})
+    loads = await load.run()
+    assert len(load.waits) == 48
+    # Each client waits for the other model at each of its turns, and all eight are served by one load.
+    assert loads <= 6 + 6
+
+
+@pytest.mark.proof
+async def test_two_models_under_alternating_load_for_long(site):
+    load = Alternating(site, 60, {"min_resident": "500ms", "starve_after": "2s"})
+    loads = await load.run()
+    assert len(load.waits) == 480
+    assert loads <= 60 + 60
+    # A load here is well under three seconds, whatever else the machine does.
+    assert max(load.waits) <= 2 + 3
+
+
+async def test_a_busy_model_makes_way_for_one_that_has_waited_long_enough(site):
+    site.script("a", text="a " * 20, step_ms=2)
+    site.script("b", text="b")
+    memory = {"budget": ONE_FITS, "queue": {"min_resident": "50ms", "starve_after": "200ms"}}
+    deployment = site.deployment({"a": {}, "b": {}}, memory=memory)
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(deployment)
+        over = asyncio.Event()
+        busy = asyncio.Event()
+
+        async def keep_busy() -> None:
+            while not over.is_set():
+                await answer(supervisor, deployment, "a", seen=lambda event: busy.set())
+
+        async def ask_the_other() -> None:
+            await busy.wait()
+            assert await answer(supervisor, deployment, "b") == "b"
+            over.set()
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(ask_the_other())
+            # Three clients who never leave a gap: without a bound the other model would wait for ever.
+            for _ in range(3):
+                tasks.create_task(keep_busy())
+
+
+async def test_exclusive_models_are_never_in_memory_together_and_max_loaded_bounds_all(site):
+    for name in "abc":
+        site.script(name, text=name)
+    memory = {"exclusive": [["a", "b"]], "max_loaded": 2, "queue": {"min_resident": "0s"}}
+    deployment = site.deployment({"a": {}, "b": {}, "c": {}}, memory=memory)
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(deployment)
+
+        def loaded() -> set[str]:
+            return {status.name for status in supervisor.status() if status.pid is not None}
+
+        for name, there in (("a", "a"), ("c", "ac"), ("b", "bc"), ("a", "ac")):
+            await answer(supervisor, deployment, name)
+            assert loaded() == set(there)
+
+
+@pytest.mark.model
+async def test_the_memory_of_a_real_engine_is_measured(site, tiny_llama):
+    deployment = site.deployment({"m": {"source": str(tiny_llama), "dtype": "float32", "context": 512}})
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(deployment)
+        [before] = supervisor.status()
+        await answer(supervisor, deployment, max_tokens=2)
+        [after] = supervisor.status()
+        assert before.taken is None
+        assert after.taken == after.bytes != before.bytes
