@@ -119,7 +119,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     Where there are `prompts`, each gets `n` answers and there are no messages.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
-    separates prefix caches. `default_max_tokens` is the protocol's own, where nobody else says. `keep_alive` and the like are added with their machinery.
+    separates prefix caches. `default_max_tokens` is the protocol's own, where nobody else says.
     """
 
     model: str

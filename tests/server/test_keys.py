@@ -26,7 +26,10 @@ security:
     one: {secret: "${env:one}", limits: {concurrent: 1}}
     day: {secret: "${env:day}", limits: {daily_tokens: 5}}
     tok: {secret: "${env:tok}", limits: {tokens: 3/d}}
-    strict: {secret: "${env:strict}", strict_params: true, policy: {clamp: {max_tokens: [1, 5]}, forbid: {profile: reject}}}
+    strict:
+      secret: "${env:strict}"
+      strict_params: true
+      policy: {clamp: {max_tokens: [1, 5]}, forbid: {profile: reject}}
 aliases: {fast: demo, 'gpt-4*': demo}
 profiles: {terse: {sampling: {max_tokens: 2}}}
 """
