@@ -8,8 +8,8 @@ from appliance.errors import ApplianceError, LoadFailed, SourceError, Unavailabl
 
 FREE_TRIES = 1
 """How many failed loads in a row the waiting requests sit through before they are told."""
-FREE_LONELY_DEATHS = 2
-"""How many deaths in a row with a single request, so many as prove one guilty, are followed by a load at once."""
+FREE_LONELY_DEATHS = 4
+"""Deaths in a row with a single request, as many as prove two of them guilty, that are followed by a load at once."""
 
 
 DEFAULT = RetryLoad()

@@ -15,6 +15,13 @@ from appliance.server.response_store import ResponseStore
 _TTFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
+_ENGINES = {
+    "loads": "Engines that were loaded.",
+    "unloads": "Engines that were stopped.",
+    "deaths": "Engines that ended by themselves.",
+    "load_failures": "Loads that failed.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
@@ -120,8 +127,25 @@ class Context:
                 ("model",),
                 lambda: [((status.name,), status.leases) for status in self._present()],
             ),
+            Reading(
+                "appliance_model_memory_bytes",
+                "Memory the engine of this model takes, when last measured.",
+                ("model",),
+                lambda: [((s.name,), s.taken) for s in self._present() if s.taken is not None],
+            ),
+            *(self._engines(kind, text) for kind, text in _ENGINES.items()),
             Reading("appliance_build_info", "The version that runs.", ("version",), lambda: [((self.version,), 1)]),
         ]
+
+    def _engines(self, kind: str, text: str) -> Reading:
+        counts = self.supervisor.counts
+        return Reading(
+            f"appliance_engine_{kind}_total",
+            text,
+            ("model",),
+            lambda: [((model,), count) for (what, model), count in counts.items() if what == kind],
+            "counter",
+        )
 
     def _present(self) -> list[ModelStatus]:
         return [status for status in self.supervisor.status() if not status.retired]

@@ -395,17 +395,17 @@ def test_suspects_are_tried_one_after_the_other():
 def test_lonely_deaths_in_a_row_close_the_door_for_a_while():
     machine = Machine(want())
     machine(registry.on_acquire, Waiter(1, "m"))
-    for number in (1, 2):
+    for number in (1, 2, 3, 4):
         machine(registry.on_ready, number)
         assert died(machine, number) == []
         assert machine(registry.on_acquire, Waiter(number + 1, "m")) == [Spawn("f-m", number + 1)]
-    machine(registry.on_ready, 3)
-    died(machine, 3)
+    machine(registry.on_ready, 5)
+    died(machine, 5)
     assert machine(registry.on_acquire, Waiter(9, "m", resumed=True)) == [], "who had begun waits"
     [reject] = machine(registry.on_acquire, Waiter(10, "m"))
     assert isinstance(reject.error, Unavailable)
     assert (reject.error.retry_after, machine.alarm()) == (5, machine.now + 5)
-    assert machine(registry.on_tick, after=5) == [Spawn("f-m", 4)]
+    assert machine(registry.on_tick, after=5) == [Spawn("f-m", 6)]
 
 
 def test_deaths_count_in_a_row_only():
