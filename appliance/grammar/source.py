@@ -15,6 +15,18 @@ MAX_SOURCE = 256 * 1024
 _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
+_BOUNDS = {
+    "integer": {"minimum": -(2**53), "maximum": 2**53},  # what JSON readers hold exactly
+    "number": {"minimum": -(10**15), "maximum": 10**15, "multipleOf": 1e-9},
+}
+_SAME = {
+    "minimum": {"minimum", "exclusiveMinimum", "const", "enum"},
+    "maximum": {"maximum", "exclusiveMaximum", "const", "enum"},
+    "multipleOf": {"multipleOf", "const", "enum"},
+}
+_VALUES = {"const", "enum", "default", "examples"}  # these hold instances, not schemas
+
+
 @lru_cache(maxsize=256)
 def source(grammar: Grammar) -> str:
     """llguidance's own text for a grammar. Raises BadRequest naming `grammar.param` where it is not valid."""
@@ -35,7 +47,23 @@ def source(grammar: Grammar) -> str:
 def _json_schema(text: str) -> str:
     from llguidance import LLMatcher
 
-    return LLMatcher.grammar_from_json_schema(text, defaults=_JSON)  # type: ignore[arg-type]
+    schema = json.loads(text)
+    if not isinstance(schema, dict):
+        raise ValueError("it must be an object")
+    return LLMatcher.grammar_from_json_schema(_ending(schema), defaults=_JSON)  # type: ignore[arg-type]
+
+
+def _ending(schema: Any) -> Any:
+    """The schema with bounds for numbers that have none: a small model would go on writing digits for ever."""
+    if isinstance(schema, list):
+        return [_ending(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    ending = {key: value if key in _VALUES else _ending(value) for key, value in schema.items()}
+    for kind, bounds in _BOUNDS.items():
+        if kind == schema.get("type") or (isinstance(schema.get("type"), list) and kind in schema["type"]):
+            ending |= {key: bound for key, bound in bounds.items() if not _SAME[key] & schema.keys()}
+    return ending
 
 
 def _json_object(text: str) -> str:

@@ -8,7 +8,6 @@ from appliance.config.access import Key
 from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
 from appliance.control.keys import namespace, priority
-from appliance.errors import BadRequest
 from appliance.vocab.request import GenerateRequest, Grammar, Message, TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
 
@@ -59,12 +58,9 @@ def _tool_dialect(model: ModelSpec, asked: GenerateRequest) -> str:
 
 
 def _grammar(asked: GenerateRequest) -> Grammar | None:
+    """A forced call has the form of its arguments, whatever form is asked of answers."""
     tools = [{"name": tool.name, "parameters": tool.parameters} for tool in forced(asked)]
-    if not tools:
-        return asked.grammar
-    if asked.grammar is not None:
-        raise BadRequest("a call is forced, so the answer cannot have another form too", param=asked.grammar.param)
-    return Grammar("call", msgspec.json.encode(tools).decode(), "tool_choice")
+    return Grammar("call", msgspec.json.encode(tools).decode(), "tool_choice") if tools else asked.grammar
 
 
 def chat_prompt(model: ModelSpec, asked: GenerateRequest, decided: Decided) -> ChatPrompt:

@@ -27,6 +27,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 STOPS = frozenset({0, 2})
+VOCABULARY = 300
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,28 @@ def test_answers_match_other_grammars(
     run(engine, jobs)
     for done in jobs:
         assert re.fullmatch(pattern, said(tokenizer, done)), said(tokenizer, done)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer"},
+        {"type": "number"},
+        {"type": ["integer", "null"]},
+        {"type": "array", "items": {"type": "number", "minimum": 0}, "maxItems": 2},
+        {"type": "object", "properties": {"type": {"type": "integer"}}, "additionalProperties": False},
+    ],
+    ids=json.dumps,
+)
+def test_numbers_come_to_an_end(
+    engine: MlxBackend, tokenizer: PromptTokenizer, grammars: Grammars, schema: dict[str, object]
+) -> None:
+    digits = {token: 100.0 for token in range(VOCABULARY) if tokenizer.raw(token).isdigit()}
+    constraint = grammars.compile(Grammar("json_schema", json.dumps(schema)))
+    sampling = Sampling(temperature=0, logit_bias=digits)
+    endless = Job(1, [5, 6, 7], sampling, tokens=120, constraint=constraint, stop_ids=STOPS)
+    run(engine, [endless])
+    jsonschema.validate(json.loads(said(tokenizer, endless)), {"type": schema["type"]})
 
 
 def test_a_constrained_row_leaves_its_neighbours_alone(engine: MlxBackend, grammars: Grammars) -> None:
