@@ -60,10 +60,12 @@ def missing(models: Iterable[ModelStatus]) -> tuple[Missing, ...]:
 def _missing(model: ModelStatus) -> Missing | None:
     if model.retired:
         return Missing(model.name, _leaving(model)) if model.state in IN_MEMORY else None
-    if not model.wanted:
-        return None
     said = {condition.name: condition for condition in model.conditions}
     degraded, ready = said["Degraded"], said["Ready"]
+    if degraded.reason == "RolledBack":
+        return Missing(model.name, degraded.message, final=True)
+    if not model.wanted:
+        return None
     if degraded.holds:
         return Missing(model.name, f"failed: {degraded.message}", final=degraded.reason == "PermanentFailure")
     return Missing(model.name, f"is not ready: {ready.message or ready.reason}")

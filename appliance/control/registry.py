@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from appliance.control import eviction, failures, turns
+from appliance.control import eviction, failures, rollback, turns
 from appliance.control.eviction import CannotFit, Evict
 from appliance.control.residency import (
     IN_MEMORY,
@@ -42,6 +42,8 @@ def on_apply(
     An engine nobody names any more takes no new leases and ends with its last one. The successor of an engine
     that was in memory is loaded without waiting for a request.
     """
+    state, wants, names = rollback.keep_rolled(state, wants, names)
+    state = replace(state, former=rollback.former(state, wants, names))
     replaced = _replacements(state, names)
     engines: dict[str, Engine] = {
         fingerprint: _adopt(state.engines.get(fingerprint), want, fingerprint in replaced)
@@ -124,7 +126,8 @@ def on_ready(state: Registry, number: int, now: float) -> Transition:
     if engine is None or engine.state is not EngineState.LOADING:
         return state, []
     ready = replace(engine, state=EngineState.READY, wanted=False, failure=None, idle_since=now, ready_at=now)
-    return _settle(_put(state, ready), [], now)
+    former = {f: want for f, want in state.former.items() if f != engine.want.fingerprint}
+    return _settle(replace(_put(state, ready), former=former), [], now)
 
 
 def on_measured(
@@ -175,7 +178,12 @@ def on_tick(state: Registry, now: float) -> Transition:
 
 def on_forgive(state: Registry, now: float) -> Transition:
     """Somebody says it is worth another try: what failed for good or is in a pause may be loaded again."""
-    return _settle(_each(state, lambda engine: replace(engine, failure=None)), [], now)
+    state = _each(state, lambda engine: replace(engine, failure=None))
+    if not state.rolled:
+        return _settle(state, [], now)
+    terms = state.terms
+    state, wants, names = rollback.again(state)
+    return on_apply(state, wants, names, terms, now)
 
 
 def on_unload(state: Registry, fingerprint: str, now: float) -> Transition:
@@ -193,15 +201,18 @@ def on_close(state: Registry, now: float) -> Transition:
     for fingerprint, engine in state.engines.items():
         told += [Reject(w.id, Unavailable("the appliance is shutting down", retry_after=5)) for w in engine.waiters]
         engines[fingerprint] = replace(engine, waiters=(), wanted=False, retired=True)
-    return _settle(replace(state, engines=engines, names={}, closing=True), told, now)
+    return _settle(replace(state, engines=engines, names={}, former={}, rolled={}, closing=True), told, now)
 
 
 # ---- rules
 def _settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     """Apply every rule until nothing follows any more, then say when to look again."""
-    for rule in (_retire, _tire, _grant, _unload, _shrink, _load):
-        state, caused = rule(state, now)
-        effects += caused
+    rolled = None
+    while rolled is not state.rolled:  # the last rule may hand a model back to its old engine
+        rolled = state.rolled
+        for rule in (_retire, _tire, _grant, _unload, _shrink, _load):
+            state, caused = rule(state, now)
+            effects += caused
     resident = [engine for engine in state.engines.values() if engine.state in IN_MEMORY]
     budget = state.terms.policy.budget
     sharing = (budget, *sorted(engine.number for engine in resident))
@@ -273,6 +284,8 @@ def _unload(state: Registry, now: float) -> Transition:
     def end(engine: Engine) -> Engine:
         if engine.leases or engine.stopping or engine.state is EngineState.COLD:
             return engine
+        if rollback.standing_by(state, engine) and engine.state is not EngineState.LOADING:
+            return engine
         if engine.retired or engine.state is EngineState.DRAINING or now >= _unload_at(engine):
             stops.append(Stop(engine.number))
             return _stopped(engine)
@@ -319,6 +332,8 @@ def _make_room(state: Registry, engine: Engine, now: float) -> tuple[Registry, l
         beside = [replace(resident, protected=False) for resident in beside]
     match turns.decide(state, engine, beside):
         case CannotFit(message, passing):
+            if engine.want.fingerprint in state.former:
+                return rollback.roll_back(state, engine, message), [], False
             failure = failures.following(engine.failure, Unavailable(message), not passing, now, engine.want.retry)
             told: list[Effect] = [Reject(w.id, failures.told(failure, now)) for w in engine.waiters]
             return _put(state, replace(engine, failure=failure, waiters=())), told, False
@@ -336,6 +351,8 @@ def _make_room(state: Registry, engine: Engine, now: float) -> tuple[Registry, l
 def _fail(state: Registry, engine: Engine, error: ApplianceError, permanent: bool, now: float) -> Transition:
     """Remember why there is no engine, and tell the waiters unless the load is simply tried once more."""
     failure = failures.following(engine.failure, error, permanent, now, engine.want.retry)
+    if engine.want.fingerprint in state.former and (permanent or failure.tries > failures.FREE_TRIES):
+        return _settle(rollback.roll_back(state, engine, error.message), [], now)
     failed = replace(engine, failure=failure)
     return _settle(_put(state, failed), [], now)
 

@@ -82,6 +82,11 @@ class Engine:
         return self.want.bytes if self.loaded_bytes is None else self.loaded_bytes
 
     @property
+    def worked(self) -> bool:
+        """It was ready at least once."""
+        return self.ready_at > -math.inf
+
+    @property
     def pinned(self) -> bool:
         return self.want.pinned if self.pin is None else self.pin
 
@@ -100,6 +105,15 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class RolledBack:
+    """`new` failed with this message, so `old` serves in its place."""
+
+    old: Want
+    new: Want
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Registry:
     """`names` maps each model to the fingerprint that serves it; `spawned` is the newest process number, `sharing`
     the budget and the processes the last Share was for. `capacity` bytes of this machine engines have or could get,
@@ -110,6 +124,8 @@ class Registry:
     names: Mapping[str, str] = field(default_factory=dict)
     terms: Terms = Terms()
     capacity: int | None = None
+    former: Mapping[str, Want] = field(default_factory=dict)
+    rolled: Mapping[str, RolledBack] = field(default_factory=dict)
     spawned: int = 0
     sharing: tuple[int, ...] = ()
     closing: bool = False

@@ -63,17 +63,18 @@ def describe(
     state: Registry, deployment: Deployment | None, observed: Mapping[str, Observed], now: float
 ) -> tuple[ModelStatus, ...]:
     """Every model of the deployment in its order, then engines on their way out."""
-    present = demand.names(deployment).items() if deployment else []
+    names = demand.names(deployment) if deployment else {}
+    back = {rolled.old.fingerprint: rolled.message for rolled in state.rolled.values()}
     shown = [
-        _one(name, state.engines[fingerprint], observed[fingerprint], now)
-        for name, fingerprint in present
+        _one(name, state.engines[fingerprint], observed[fingerprint], now, back.get(fingerprint))
+        for name, fingerprint in ((name, state.names.get(name, asked)) for name, asked in names.items())
         if fingerprint in state.engines
     ]
     leaving = [e for e in state.engines.values() if e.retired]
     return (*shown, *(_one(e.want.model, e, observed[e.want.fingerprint], now) for e in leaving))
 
 
-def _one(name: str, engine: Engine, seen: Observed, now: float) -> ModelStatus:
+def _one(name: str, engine: Engine, seen: Observed, now: float, rolled_back: str | None = None) -> ModelStatus:
     return ModelStatus(
         name=name,
         fingerprint=engine.want.fingerprint,
@@ -89,13 +90,19 @@ def _one(name: str, engine: Engine, seen: Observed, now: float) -> ModelStatus:
         load=seen.load,
         download=seen.download,
         info=seen.info,
-        conditions=_conditions(engine, seen),
+        conditions=_conditions(engine, seen, rolled_back),
     )
 
 
-def _conditions(engine: Engine, seen: Observed) -> tuple[Condition, ...]:
+def _conditions(engine: Engine, seen: Observed, rolled_back: str | None) -> tuple[Condition, ...]:
     resolved = Condition("Resolved", not engine.retired, "Retired" if engine.retired else "Accepted")
-    return (resolved, _downloaded(engine, seen), _loaded(engine), _ready(engine, seen), _degraded(engine))
+    return (
+        resolved,
+        _downloaded(engine, seen),
+        _loaded(engine),
+        _ready(engine, seen),
+        _degraded(engine, rolled_back),
+    )
 
 
 def _downloaded(engine: Engine, seen: Observed) -> Condition:
@@ -131,7 +138,9 @@ def _ready(engine: Engine, seen: Observed) -> Condition:
     return Condition("Ready", True, "OnDemand", "loaded with the first request")
 
 
-def _degraded(engine: Engine) -> Condition:
+def _degraded(engine: Engine, rolled_back: str | None) -> Condition:
+    if rolled_back is not None:
+        return Condition("Degraded", True, "RolledBack", f"serves what it was before: {rolled_back}")
     if engine.failure is None:
         if engine.deaths >= MANY_DEATHS:
             return Condition("Degraded", True, "EngineDeaths", f"its engine died {engine.deaths} times in a row")

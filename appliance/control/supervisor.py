@@ -8,9 +8,10 @@ async with Supervisor(store, environ=environ) as supervisor:
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -41,7 +42,9 @@ from appliance.control.suspicion import End
 from appliance.control.watchdog import Bound, Progress
 from appliance.errors import EngineDied, InUse, LoadFailed, SourceError, UnknownModel
 from appliance.models.store import Store
-from appliance.vocab.spec import EngineSettings, ModelInfo
+from appliance.vocab.event import Failed
+from appliance.vocab.request import Sampling, TextPrompt
+from appliance.vocab.spec import EngineSettings, ModelInfo, Submission
 
 STOP_GRACE_SECONDS = 10.0
 HANG = Bound()
@@ -190,15 +193,17 @@ class Supervisor:
 
     def commit(self, prepared: Prepared) -> None:
         """Switch to a prepared deployment, at once and as a whole."""
-        self._deployment, self._demands = prepared.deployment, prepared.demands
+        self._deployment, self._demands = prepared.deployment, {**self._demands, **prepared.demands}
         wanted = {model.source for model in prepared.deployment.models.values()}
         for source in self._downloads.keys() - wanted:
             self._downloads.pop(source).cancel()
         for run in self._runs.values():
             run.demand = self._demands.get(run.demand.fingerprint, run.demand)
-        wants = {fingerprint: each.want for fingerprint, each in self._demands.items()}
+        wants = {fingerprint: each.want for fingerprint, each in prepared.demands.items()}
         names, terms = demand.names(prepared.deployment), demand.terms(prepared.deployment)
         self._happen(registry.on_apply, wants, names, terms)
+        kept = {*prepared.demands, *self._state.engines, *(want.fingerprint for want in self._state.former.values())}
+        self._demands = {fingerprint: each for fingerprint, each in self._demands.items() if fingerprint in kept}
         self._configure()
 
     def unload(self, name: str) -> None:
@@ -400,6 +405,8 @@ class Supervisor:
             _log.info("model.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
                       dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
             self.counts["loads", name] += 1
+            if run.demand.fingerprint in self._state.former:
+                await self._probe(run.demand, handle, info)
             await self._measure(number)
             handle.check()
             self._happen(registry.on_ready, number)
@@ -426,6 +433,23 @@ class Supervisor:
         while True:
             await asyncio.sleep(MEASURE_SECONDS)
             await self._measure()
+
+    async def _probe(self, demand: Demand, handle: EngineHandle, info: ModelInfo) -> None:
+        """Have one token generated before what worked until now is given up. Raises LoadFailed."""
+        sampling = Sampling(max_tokens=1, temperature=0.0, seed=0)
+        submission = Submission(
+            id=self.next_id(), prompt=TextPrompt(text="Hello"), sampling=sampling, context=info.context
+        )
+        try:
+            async with asyncio.timeout(_finite(demand.load_timeout)), aclosing(handle.generate(submission)) as stream:
+                async for piece in stream:
+                    for event in piece.events:
+                        if isinstance(event, Failed):
+                            raise LoadFailed(f"it cannot generate: {event.message}", permanent=True)
+        except EngineDied:
+            raise LoadFailed("its engine died of the first token", permanent=True) from None
+        except TimeoutError:
+            raise LoadFailed("it did not generate a token within its load_timeout", permanent=True) from None
 
     async def _watch(self, handle: EngineHandle, run: _Run) -> None:
         """Wait until the engine is lost, and see to it that it is if it hangs."""
@@ -509,6 +533,10 @@ class Supervisor:
             if deployment is self._deployment:
                 self.commit(prepared)
                 return
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if seconds < math.inf else None
 
 
 async def _within(seconds: float, event: Awaitable[None]) -> bool:

@@ -4,10 +4,11 @@ A model serves everybody who comes while it is in memory, so requests are served
 another one before `min_resident`, and serves nobody new once that other one has waited for `starve_after`.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from appliance.control import eviction
+from appliance.control import eviction, rollback
 from appliance.control.eviction import Evict, Resident
 from appliance.control.residency import IN_MEMORY, Engine, EngineState, Registry, Waiter
 
@@ -23,8 +24,8 @@ def residents(state: Registry, now: float) -> list[Resident]:
             engine.bytes,
             busy=bool(engine.leases) or engine.state is EngineState.LOADING,
             pinned=engine.pinned and not engine.retired,
-            leaving=engine.state is EngineState.DRAINING,
-            idle_since=engine.idle_since,
+            leaving=engine.state is EngineState.DRAINING and not rollback.standing_by(state, engine),
+            idle_since=-math.inf if engine.retired else engine.idle_since,
             protected=now < _stays_until(state, engine),
         )
         for fingerprint, engine in state.engines.items()
