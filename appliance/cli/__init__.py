@@ -19,6 +19,7 @@ COMMANDS: dict[str, str] = {
     "diff": "appliance.cli.history",
     "load": "appliance.cli.residency",
     "unload": "appliance.cli.residency",
+    "pin": "appliance.cli.residency",
     "events": "appliance.cli.events",
     "keys": "appliance.cli.keys",
     "route": "appliance.cli.route",

@@ -69,12 +69,16 @@ def _row(model: dict[str, Any]) -> tuple[str, ...]:
         str(model["leases"]),
         str(model["waiting"]),
         "-" if idle is None else duration(idle),
-        size(model["bytes"]),
+        size(model["taken"] or model["bytes"]),
         _note(model),
     )
 
 
 def _note(model: dict[str, Any]) -> str:
+    return "; ".join(note for note in (*model["drift"], _condition(model)) if note)
+
+
+def _condition(model: dict[str, Any]) -> str:
     said = {condition["type"]: condition for condition in model["conditions"]}
     if not said:
         return "of an earlier generation"

@@ -1,4 +1,4 @@
-"""`appliance load` and `appliance unload`: bring a model into memory, or give its memory back."""
+"""`appliance load`, `unload` and `pin`: bring a model into memory, give its memory back, or keep it there."""
 
 from typing import Annotated, Any
 
@@ -6,6 +6,8 @@ import typer
 
 from appliance.cli.admin_client import AdminClient, segment
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, Timeout, failing, tell
+from appliance.config.units import duration
+from appliance.errors import BadRequest
 
 Name = Annotated[str, typer.Argument(help="A model of the deploy file.")]
 
@@ -20,6 +22,27 @@ def unload(name: Name, file: File = DEFAULT_FILE, as_json: AsJson = False) -> No
     """Stop a model's engine; the next request loads it again."""
     with failing("unload", as_json):
         _tell("unload", AdminClient(file).post(f"/models/{segment(name)}/unload"), as_json)
+
+
+def pin(
+    name: Name,
+    long: Annotated[str, typer.Option("--for", help="How long, like 2h; without it until the appliance ends.")] = "",
+    off: Annotated[bool, typer.Option("--off", help="Take it back.")] = False,
+    file: File = DEFAULT_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a model in memory; the deploy file stays as it is, and `ps` says that this differs from it."""
+    with failing("pin", as_json):
+        asked = {"for": str(_seconds(long))} if long else {}
+        admin = AdminClient(file)
+        _tell("pin", admin.post(f"/models/{segment(name)}/pin", **({"for": "0"} if off else asked)), as_json)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise BadRequest(f"--for {text}: {error}") from None
 
 
 def _tell(kind: str, model: dict[str, Any], as_json: bool) -> None:

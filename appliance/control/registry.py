@@ -7,7 +7,7 @@ what happened; `_settle` alone decides what follows, so each rule stands in one 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from appliance.control import eviction, failures, rollback, turns
@@ -192,6 +192,13 @@ def on_unload(state: Registry, fingerprint: str, now: float) -> Transition:
     if engine is None or engine.leases or engine.waiters or engine.stopping or engine.state not in IN_MEMORY:
         return state, []
     return _settle(_put(state, replace(_stopped(engine), wanted=False)), [Stop(engine.number)], now)
+
+
+def on_pin(state: Registry, models: Collection[str], now: float) -> Transition:
+    """Exactly these models are pinned on top of what the deployment pins."""
+    pinned = {state.names[model] for model in models if model in state.names}
+    engines = {f: replace(engine, pin=True if f in pinned else None) for f, engine in state.engines.items()}
+    return _settle(replace(state, engines=engines), [], now)
 
 
 def on_close(state: Registry, now: float) -> Transition:

@@ -1,13 +1,17 @@
 """How the state of every model is told to people, metrics and the readiness check. PURE."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from appliance.config.deployment import Deployment
+from appliance.config.units import show_duration
 from appliance.control import demand, registry
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
 
+NOTHING: Mapping[str, float] = MappingProxyType({})
 MANY_DEATHS = 2
 """Deaths of an engine in a row, with nobody served in between, that are more than bad luck."""
 
@@ -36,7 +40,7 @@ class Observed:
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
     """One model. `bytes` is what the weights of its engine take, as expected before they were measured; `taken` what
-    its process takes now, `idle_left` seconds until it is unloaded.
+    its process takes now, `idle_left` seconds until it is unloaded. `drift` says what differs from the deploy file.
 
     Models sharing an engine show the same pid. `wanted` engines are loaded without a request that asks for them,
     `retired` ones are finishing requests of an earlier deployment.
@@ -57,10 +61,15 @@ class ModelStatus:
     download: tuple[str, int, int] | None
     info: ModelInfo | None
     conditions: tuple[Condition, ...]
+    drift: tuple[str, ...] = ()
 
 
 def describe(
-    state: Registry, deployment: Deployment | None, observed: Mapping[str, Observed], now: float
+    state: Registry,
+    deployment: Deployment | None,
+    observed: Mapping[str, Observed],
+    now: float,
+    pins: Mapping[str, float] = NOTHING,
 ) -> tuple[ModelStatus, ...]:
     """Every model of the deployment in its order, then engines on their way out."""
     names = demand.names(deployment) if deployment else {}
@@ -70,8 +79,15 @@ def describe(
         for name, fingerprint in ((name, state.names.get(name, asked)) for name, asked in names.items())
         if fingerprint in state.engines
     ]
+    shown = [replace(status, drift=_drift(pins.get(status.name))) for status in shown]
     leaving = [e for e in state.engines.values() if e.retired]
     return (*shown, *(_one(e.want.model, e, observed[e.want.fingerprint], now) for e in leaving))
+
+
+def _drift(pinned: float | None) -> tuple[str, ...]:
+    if pinned is None:
+        return ()
+    return ("pinned by hand" if pinned == math.inf else f"pinned by hand for {show_duration(math.ceil(pinned))}",)
 
 
 def _one(name: str, engine: Engine, seen: Observed, now: float, rolled_back: str | None = None) -> ModelStatus:

@@ -160,6 +160,7 @@ class Supervisor:
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._downloads: dict[Source, _Download] = {}
         self._share = 0
+        self._pins: dict[str, float] = {}
         self._ids = itertools.count(1)
         self._alarm: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -202,6 +203,7 @@ class Supervisor:
         wants = {fingerprint: each.want for fingerprint, each in prepared.demands.items()}
         names, terms = demand.names(prepared.deployment), demand.terms(prepared.deployment)
         self._happen(registry.on_apply, wants, names, terms)
+        self._happen(registry.on_pin, self._pinned())
         kept = {*prepared.demands, *self._state.engines, *(want.fingerprint for want in self._state.former.values())}
         self._demands = {fingerprint: each for fingerprint, each in self._demands.items() if fingerprint in kept}
         self._configure()
@@ -218,6 +220,26 @@ class Supervisor:
                 f"{name} is used by {users} request{'s' if users > 1 else ''}; try again when they have ended"
             )
         self._happen(registry.on_unload, fingerprint)
+
+    def pin(self, name: str, seconds: float) -> None:
+        """Keep this model in memory once it is there, for so long; 0 takes that back, what the deployment pins stays
+        pinned. It outlives reloads, not this process. Raises UnknownModel.
+        """
+        if name not in self._state.names:
+            raise UnknownModel(f"there is no model {name!r} in this deployment", param="model")
+        self._pins[name] = self._now() + seconds
+        self._happen(registry.on_pin, self._pinned())
+        if 0 < seconds < math.inf:
+            asyncio.get_running_loop().call_later(seconds, self._unpin)
+
+    def _unpin(self) -> None:
+        self._happen(registry.on_pin, self._pinned())
+
+    def _pinned(self) -> dict[str, float]:
+        """Seconds left, by model."""
+        now = self._now()
+        self._pins = {name: until for name, until in self._pins.items() if until > now}
+        return {name: until - now for name, until in self._pins.items()}
 
     def forgive(self) -> None:
         """Try again at the next request what has failed to load or to be fetched."""
@@ -279,7 +301,7 @@ class Supervisor:
         """Every model of the deployment and the engines on their way out, for people and metrics."""
         now = self._now()
         observed = {fingerprint: self._observe(fingerprint) for fingerprint in self._state.engines}
-        return describe(self._state, self._deployment, observed, now)
+        return describe(self._state, self._deployment, observed, now, self._pinned())
 
     def readiness(self) -> tuple[str, ...]:
         """Why not to send requests here yet, one reason each; empty when ready."""

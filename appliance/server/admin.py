@@ -57,6 +57,7 @@ ROUTES = (
     Route("POST", "/models/{name}/load", routes.load, types.ModelAnswer, query=("timeout",),
           statuses=(404, 503, 504)),
     Route("POST", "/models/{name}/unload", routes.unload, types.ModelAnswer, statuses=(404, 409)),
+    Route("POST", "/models/{name}/pin", routes.pin, types.ModelAnswer, query=("for",), statuses=(404,)),
     Route("POST", "/shutdown", routes.shutdown, types.Accepted, success=202),
 )  # fmt: skip
 """All that the socket answers, below BASE, and its OpenAPI document."""

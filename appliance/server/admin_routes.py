@@ -138,6 +138,13 @@ async def unload(request: Request, admin: Admin, name: str) -> HTTPResponse:
     return _answer(_one(admin, spec.name), admin)
 
 
+async def pin(request: Request, admin: Admin, name: str) -> HTTPResponse:
+    """Keep a model in memory `for` so many seconds, without end where nothing is said; 0 takes it back."""
+    spec = _model(admin, name)
+    admin.context.supervisor.pin(spec.name, _seconds(request, "for", math.inf))
+    return _answer(_one(admin, spec.name), admin)
+
+
 async def shutdown(request: Request, admin: Admin) -> HTTPResponse:
     """Let running generations finish, then end."""
     admin.end()
@@ -240,13 +247,17 @@ def _wanted(request: Request, name: str) -> bool:
 
 
 def _timeout(request: Request) -> float:
-    text: Any = request.args.get("timeout", DEFAULT_WAIT_SECONDS)
+    return _seconds(request, "timeout", DEFAULT_WAIT_SECONDS)
+
+
+def _seconds(request: Request, name: str, default: float) -> float:
+    text: Any = request.args.get(name, default)
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not seconds >= 0:
-        raise BadRequest("timeout must be a number of seconds", param="timeout")
+        raise BadRequest(f"{name} must be a number of seconds", param=name)
     return seconds
 
 

@@ -52,7 +52,8 @@ class Progress(Struct, frozen=True):
 class ModelAnswer(Struct, frozen=True):
     """One model, or one engine of an earlier generation on its way out (`retired`).
 
-    `bytes` is what its engine is expected to take, `idle_left` seconds until it is unloaded, if that clock runs.
+    `bytes` is what the weights of its engine take, expected or measured, `taken` what its process takes now,
+    `idle_left` seconds until it is unloaded, if that clock runs, `drift` what differs from the deploy file.
     """
 
     name: str
@@ -66,6 +67,8 @@ class ModelAnswer(Struct, frozen=True):
     load: Progress | None
     download: Progress | None
     conditions: list[ConditionAnswer]
+    taken: int | None = None
+    drift: list[str] = []
 
 
 class ReloadAnswer(Struct, frozen=True):
@@ -252,6 +255,8 @@ def model(status: ModelStatus, standings: tuple[Standing, ...]) -> ModelAnswer:
         load=Progress(status.load[0], status.load[1], 1.0) if status.load else None,
         download=Progress(*status.download) if status.download else None,
         conditions=[_condition(standing) for standing in standings],
+        taken=status.taken,
+        drift=list(status.drift),
     )
 
 

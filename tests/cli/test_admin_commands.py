@@ -49,6 +49,7 @@ def running(shell: Shell) -> Iterator[Up]:
 
 COMMANDS = {
     "ps": (), "status": (), "reload": (), "rollback": ("1",), "load": ("demo",), "unload": ("demo",),
+    "pin": ("demo",),
     "events": (), "down": (),
 }  # fmt: skip
 
@@ -146,6 +147,14 @@ def test_history_is_there_without_an_appliance_and_goes_on_with_the_next(shell: 
             assert running.metric("appliance_config_generation") == {1: 1, 2: 2, 3: 2, 4: 3}[generation]
             running.process.kill()
     assert [line.split()[0] for line in shell("history").splitlines()[1:]] == ["3", "2", "1"]
+
+
+def test_a_pin_is_told_as_a_difference_from_the_file_until_it_is_taken_back(shell: Shell, running: Up) -> None:
+    assert "pinned" not in shell("ps")
+    shell("pin", "demo", "--for", "2h")
+    assert "pinned by hand for 2h" in shell("ps")
+    shell("pin", "demo", "--off")
+    assert "pinned" not in shell("ps")
 
 
 def test_a_model_is_loaded_and_unloaded(shell: Shell, running: Up) -> None:

@@ -432,6 +432,24 @@ def test_what_had_begun_waits_until_a_load_is_tried_again_but_not_for_ever():
     assert reject.error.permanent
 
 
+# ---- pins
+def test_a_pin_by_hand_keeps_an_engine_and_is_taken_back():
+    machine = Machine(want(idle_unload=10))
+    machine.loaded("f-m")
+    machine(registry.on_release, 1, True)
+    assert machine(registry.on_pin, {"m"}) == []
+    assert machine(registry.on_tick, after=100) == []
+    assert machine(registry.on_pin, set()) == [Stop(1)]
+
+
+def test_a_pin_by_hand_of_nobody_leaves_the_pins_of_the_file():
+    machine = Machine(want(idle_unload=10, pinned=True))
+    machine.loaded("f-m")
+    machine(registry.on_release, 1, True)
+    machine(registry.on_pin, set())
+    assert machine(registry.on_tick, after=100) == []
+
+
 # ---- turns
 def test_a_model_that_is_asked_for_stays_for_a_while():
     machine = Machine(want("a", 500), want("b", 500), min_resident=20)
