@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command 
 VENV := .venv
 BIN := $(VENV)/bin
 DEPLOY ?= examples/deploy.yaml
+# Test processes at once; many tests wait for processes of their own, so a few more than cores does no harm.
+JOBS ?= 3
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -43,7 +45,7 @@ format: $(VENV)/.installed-dev  ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 test: $(VENV)/.installed-dev  ## the test suite, real model included (under 10 minutes)
-	@echo "== pytest" && $(BIN)/python -m pytest -m 'not proof'
+	@echo "== pytest" && $(BIN)/python -m pytest -m 'not proof' -n $(JOBS) --dist loadfile
 
 proof: $(VENV)/.installed-dev  ## the full counts behind our claims (long; results go into tests/bench/README.md)
 	@echo "== pytest, full counts" && $(BIN)/python -m pytest -m proof

@@ -4,7 +4,7 @@ import stat
 from datetime import date
 from pathlib import Path
 
-import pytest
+from structlog.testing import capture_logs
 
 from appliance.control.usage import Usage
 
@@ -25,14 +25,10 @@ def test_totals_survive_by_key_and_day(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_no_database_is_said_and_stops_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_database_is_said_and_stops_nothing(tmp_path: Path) -> None:
     file = tmp_path / "usage.sqlite"
     file.write_bytes(b"not a database, and long enough to be taken for one" * 100)
-    with Usage(file) as usage:
+    with capture_logs() as said, Usage(file) as usage:
         assert usage.of(TODAY) == {}
         usage.put("ci", TODAY, 1)
-    said = "".join(capfd.readouterr())
-    assert "usage.unreadable" in said
-    assert "usage.not_recorded" in said
+    assert [entry["event"] for entry in said] == ["usage.unreadable", "usage.not_recorded"]
