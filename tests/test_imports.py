@@ -56,7 +56,8 @@ THIRD: dict[str, set[str]] = {
 PURE = [
     "errors.py", "vocab", "wire", "text", "grammar", "protocols", "config/[!l]*.py", "control/registry.py",
     "control/eviction.py", "control/residency.py", "control/rollback.py", "control/turns.py",
-    "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py", "engine/prefix_cache.py",
+    "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py",
+    "engine/prefix_cache.py",
     "engine/sequence.py", "server/metrics.py", "server/cards.py", "server/submission.py",
 ]  # fmt: skip
 IMPURE_MODULES = {"asyncio", "time", "os", "socket", "logging", "threading", "subprocess", "random"}
