@@ -224,8 +224,8 @@ class Scheduler:
             if sequence.decodes:
                 continue
             start, end = sequence.computed, sequence.prefill_end
-            if start < end and budget <= 0:
-                break
+            if start < end and (budget <= 0 or (chunks and end - start > budget)):
+                break  # a prompt is cut only where it is the first: two small parts take longer than one whole
             # A chunk ends where a snapshot is wanted: only there can every cache kind give one.
             end = min(end, start + budget, *(length for length in sequence.due if length > start))
             sequence.computed, budget = end, budget - (end - start)

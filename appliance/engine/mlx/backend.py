@@ -127,6 +127,9 @@ class MlxBackend:
         )
 
 
+Prefilled = tuple[int, float]  # tokens, seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """One decode batch on its way."""
@@ -136,10 +139,11 @@ class Decoded:
 
 
 class MlxStep:
-    """A launched batch: its tokens are waited for; chunks beside them are left running and timed by the next step.
+    """A launched batch: its tokens are waited for; chunks beside them run while those are sent, and are timed.
 
-    A GPU takes work at once, so it begins at launch. The CPU backend's queue holds few operations: there, handing the
-    work over takes about as long as the work, and would delay the tokens of the step before.
+    A GPU takes work at once, so it begins at launch. The CPU backend queues few operations: there, handing
+    work over takes as long as the work. So on a CPU decoding begins when the tokens before it are sent, and chunks
+    beside it with the next step, when its own tokens are.
     """
 
     def __init__(self, decoded: list[Decoded], chunks: list[object], tokens: int, before: "MlxStep | None") -> None:
@@ -148,54 +152,57 @@ class MlxStep:
         self._tokens = tokens
         self._before = before
         self._free_since = time.perf_counter()
-        self.waited = False
+        self._prefilled: Prefilled = (0, 0.0)
         self._failure: RuntimeError | None = None
         self._along: list[object] | None = []  # None once handed over
+        self.waited = False
         if not on_cpu():
-            self._hand_over()
+            self._decode()
+            mx.async_eval(self._chunks)
 
     def begin(self) -> None:
         """Start computing, where launching did not."""
         if on_cpu():
             try:
-                self._hand_over()
+                if self._before is not None:
+                    self._before.finish()
+                self._decode()
             except RuntimeError as error:
                 self._failure = error
 
     def take_along(self, state: list[object]) -> bool:
-        """Compute this too, unless it is too late for that."""
+        """Compute this with the chunks, unless it is too late for that."""
         if self._along is None:
             return False
         self._along.append(state)
         return True
-
-    def _hand_over(self) -> None:
-        for decoded in self._decoded:
-            mx.async_eval(decoded.choice.arrays())
-        if self._chunks or self._along:
-            mx.async_eval(self._chunks, self._along)
-        self._along = None
 
     def wait(self) -> StepResult:
         """Raises EngineFault if the device failed."""
         try:
             if self._failure is not None:
                 raise self._failure
-            earlier = self._before.prefilled() if self._before is not None else (0, 0.0)
+            earlier = self._before.finish() if self._before is not None else (0, 0.0)
             sampled = self._sampled()
-            own = (0, 0.0) if self._decoded else self.prefilled()
+            own = (0, 0.0) if self._decoded else self.finish()
         except RuntimeError as error:
             raise EngineFault(f"the device failed: {error}") from error
         self._before, self.waited = None, True
         return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]), self._failed())
 
-    def prefilled(self) -> tuple[int, float]:
-        """Wait for the chunks: how many tokens they were, and the seconds since the device was free for them."""
-        if not self._chunks:
-            return (0, 0.0)
-        mx.eval(self._chunks)
-        self._chunks = []
-        return (self._tokens, time.perf_counter() - self._free_since)
+    def finish(self) -> Prefilled:
+        """Compute the chunks to their end: how many tokens they were, and the seconds the device took for them."""
+        if self._along is not None:
+            started = time.perf_counter() if on_cpu() else self._free_since
+            mx.eval(self._chunks, self._along)
+            if self._tokens:
+                self._prefilled = (self._tokens, time.perf_counter() - started)
+            self._chunks, self._along = [], None
+        return self._prefilled
+
+    def _decode(self) -> None:
+        for decoded in self._decoded:
+            mx.async_eval(decoded.choice.arrays())
 
     def _failed(self) -> dict[int, str]:
         return {
