@@ -211,12 +211,23 @@ class Scheduler:
 
     # ---- the step
     def _decode_rows(self) -> tuple[int, ...]:
-        rows: list[int] = []
-        for sequence in self._running:
-            if sequence.decodes and len(sequence.known) + sequence.pending < sequence.limit:
-                sequence.pending += 1
-                rows.append(sequence.id)
-        return tuple(rows)
+        rows = [s for s in self._running if s.decodes and len(s.known) + s.pending < s.limit]
+        if self._gather(rows):
+            return ()
+        for sequence in rows:
+            sequence.pending += 1
+            sequence.speaks = True
+        return tuple(sequence.id for sequence in rows)
+
+    def _gather(self, rows: list[Sequence]) -> bool:
+        """Whether rows that have said nothing yet wait one step for prompts that came with them: read together, and
+        without decode steps for a few rows in between, a burst of prompts is read a quarter faster.
+        """
+        if not rows or any(row.speaks or row.waited for row in rows) or all(s.decodes for s in self._running):
+            return False
+        for row in rows:
+            row.waited = True
+        return True
 
     def _chunks(self, budget: int) -> tuple[Chunk, ...]:
         chunks: list[Chunk] = []
@@ -224,8 +235,10 @@ class Scheduler:
             if sequence.decodes:
                 continue
             start, end = sequence.computed, sequence.prefill_end
-            if start < end and (budget <= 0 or (chunks and end - start > budget)):
-                break  # a prompt is cut only where it is the first: two small parts take longer than one whole
+            if start < end and (budget <= 0 or (chunks and end - start > 2 * budget)):
+                break
+            if chunks:  # only the first is cut, others come whole if half of them fits: small parts take longer
+                budget = max(budget, end - start)
             # A chunk ends where a snapshot is wanted: only there can every cache kind give one.
             end = min(end, start + budget, *(length for length in sequence.due if length > start))
             sequence.computed, budget = end, budget - (end - start)

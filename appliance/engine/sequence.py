@@ -34,6 +34,10 @@ class Sequence:
     """Prefill tokens launched or taken from a snapshot."""
     decodes: bool = False
     """Its last chunk is launched: it may be a decode row from now on."""
+    speaks: bool = False
+    """It has been a decode row."""
+    waited: bool = False
+    """It has let other prompts go before its first token."""
     pending: int = 0
     """Tokens sampled by launched steps that are not committed yet."""
     started: bool = False

@@ -16,14 +16,41 @@ from tests.engine.driving import Drive
 def test_sequences_decode_together_while_others_prefill(tmp_path):
     drive = Drive(tmp_path, text="0123456789")
     drive.turn(drive.arrival(1, "a" * 10), drive.arrival(2, "b" * 20))
+    drive.turn()
     drive.turn(drive.arrival(3, "c" * 30))
     drive.turn()
-    first, second, third = drive.device.batches[:3]
+    first, second, third, fourth = drive.device.batches[:4]
     assert [(c.sequence, c.start, len(c.tokens), c.last) for c in first.chunks] == [(1, 0, 9, True), (2, 0, 19, True)]
-    assert (second.decode, [c.sequence for c in second.chunks]) == ((1, 2), [3])
-    assert third.decode == (1, 2, 3)
+    assert (second.decode, second.chunks) == ((1, 2), ())
+    assert (third.decode, [c.sequence for c in third.chunks]) == ((1, 2), [3])
+    assert fourth.decode == (1, 2, 3)
     drive.finish()
     assert [drive.text(id) for id in (1, 2, 3)] == ["0123456789"] * 3
+
+
+def test_sequences_that_said_nothing_yet_wait_once_for_prompts_that_came_with_them(tmp_path):
+    drive = Drive(tmp_path, text="0123456789")
+    drive.turn(drive.arrival(1, "a" * 10))
+    drive.turn(drive.arrival(2, "b" * 20), drive.arrival(3, "c" * 30))
+    drive.turn(drive.arrival(4, "d" * 40))
+    drive.turn()
+    _, second, third, fourth = drive.device.batches[:4]
+    assert (second.decode, [c.sequence for c in second.chunks]) == ((), [2, 3])
+    assert (third.decode, [c.sequence for c in third.chunks]) == ((1, 2, 3), [4])
+    assert fourth.decode == (1, 2, 3, 4)
+    drive.finish()
+    assert [drive.text(id) for id in (1, 2, 3, 4)] == ["0123456789"] * 4
+
+
+def test_only_the_first_prompt_of_a_step_is_cut_and_others_come_if_half_of_them_fits(tmp_path):
+    drive = Drive(tmp_path, text="x", endless=True, prefill_ms_per_token=0.25, context=10_000)
+    drive.turn(drive.arrival(1, "a" * 40, max_tokens=400))
+    drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.02)))
+    drive.turn(drive.arrival(2, "b" * 61), drive.arrival(3, "c" * 31), drive.arrival(4, "d" * 101))
+    drive.turn()
+    drive.turn()
+    taken = [[(c.sequence, len(c.tokens)) for c in batch.chunks] for batch in drive.device.batches[2:5]]
+    assert taken == [[(2, 60), (3, 30)], [(4, 80)], [(4, 20)]]
 
 
 def test_a_long_prompt_is_computed_in_chunks_of_the_measured_speed(tmp_path):
