@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -39,12 +39,11 @@ from appliance.control.residency import (
 )
 from appliance.control.status import ModelStatus, Observed, describe
 from appliance.control.suspicion import End
-from appliance.control.watchdog import Bound, Progress
-from appliance.errors import EngineDied, InUse, LoadFailed, SourceError, UnknownModel
+from appliance.control.vigil import probe, watch
+from appliance.control.watchdog import Bound
+from appliance.errors import InUse, LoadFailed, SourceError, UnknownModel
 from appliance.models.store import Store
-from appliance.vocab.event import Failed
-from appliance.vocab.request import Sampling, TextPrompt
-from appliance.vocab.spec import EngineSettings, ModelInfo, Submission
+from appliance.vocab.spec import EngineSettings, ModelInfo
 
 STOP_GRACE_SECONDS = 10.0
 HANG = Bound()
@@ -428,12 +427,12 @@ class Supervisor:
                       dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
             self.counts["loads", name] += 1
             if run.demand.fingerprint in self._state.former:
-                await self._probe(run.demand, handle, info)
+                await probe(handle, self.next_id(), info.context, run.demand.load_timeout)
             await self._measure(number)
             handle.check()
             self._happen(registry.on_ready, number)
             self._configure()
-            await self._watch(handle, run)
+            await watch(handle, self._bound, run.demand.stall_target)
         finally:
             code = await handle.stop(STOP_GRACE_SECONDS)
             say = _log.info if run.stopping else _log.warning
@@ -455,42 +454,6 @@ class Supervisor:
         while True:
             await asyncio.sleep(MEASURE_SECONDS)
             await self._measure()
-
-    async def _probe(self, demand: Demand, handle: EngineHandle, info: ModelInfo) -> None:
-        """Have one token generated before what worked until now is given up. Raises LoadFailed."""
-        sampling = Sampling(max_tokens=1, temperature=0.0, seed=0)
-        submission = Submission(
-            id=self.next_id(), prompt=TextPrompt(text="Hello"), sampling=sampling, context=info.context
-        )
-        try:
-            async with asyncio.timeout(_finite(demand.load_timeout)), aclosing(handle.generate(submission)) as stream:
-                async for piece in stream:
-                    for event in piece.events:
-                        if isinstance(event, Failed):
-                            raise LoadFailed(f"it cannot generate: {event.message}", permanent=True)
-        except EngineDied:
-            raise LoadFailed("its engine died of the first token", permanent=True) from None
-        except TimeoutError:
-            raise LoadFailed("it did not generate a token within its load_timeout", permanent=True) from None
-
-    async def _watch(self, handle: EngineHandle, run: _Run) -> None:
-        """Wait until the engine is lost, and see to it that it is if it hangs."""
-        progress, last = Progress(), self._now()
-        while not await _within(self._bound.interval, handle.disconnected()):
-            asked = self._now()
-            try:
-                async with asyncio.timeout(self._bound.interval):
-                    pong = await handle.ping()
-            except (TimeoutError, EngineDied):
-                pong = None
-            progress = progress.look(
-                pong.steps if pong else None, pong.running if pong else 0, asked - last, self._bound.interval
-            )
-            last = asked
-            if progress.hung(self._bound, run.demand.stall_target):
-                _log.error("engine.hung", model=handle.model, pid=handle.pid, seconds=round(progress.stuck))
-                handle.kill_hung()
-                await handle.disconnected()
 
     async def _ended(self, name: str, run: _Run, handle: EngineHandle) -> bool:
         if run.stopping:
@@ -555,20 +518,6 @@ class Supervisor:
             if deployment is self._deployment:
                 self.commit(prepared)
                 return
-
-
-def _finite(seconds: float) -> float | None:
-    return seconds if seconds < math.inf else None
-
-
-async def _within(seconds: float, event: Awaitable[None]) -> bool:
-    """Whether it came within that time."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event
-    except TimeoutError:
-        return False
-    return True
 
 
 def _nobody(*told: object) -> None: ...

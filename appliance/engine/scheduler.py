@@ -106,6 +106,9 @@ class Scheduler:
     def commit(self, batch: Batch, result: StepResult) -> list[tuple[Sequence, Sampled]]:
         """Take a step's tokens; sequences that ended since it was launched are passed over."""
         self._speed.measured(*result.prefill)
+        for chunk in batch.chunks:
+            if chunk.last and (read := self._sequences.get(chunk.sequence)) is not None:
+                read.landed = True
         took: list[tuple[Sequence, Sampled]] = []
         for id in batch.decode:
             sequence = self._sequences.get(id)
@@ -212,12 +215,17 @@ class Scheduler:
     # ---- the step
     def _decode_rows(self) -> tuple[int, ...]:
         rows = [s for s in self._running if s.decodes and len(s.known) + s.pending < s.limit]
-        if self._gather(rows):
+        if self._gather(rows) or self._may_have_company(rows):
             return ()
         for sequence in rows:
             sequence.pending += 1
             sequence.speaks = True
         return tuple(sequence.id for sequence in rows)
+
+    def _may_have_company(self, rows: list[Sequence]) -> bool:
+        """Whether a first token is not planned yet: its prompt is still being read, and more may come meanwhile."""
+        fresh = not any(row.speaks for row in rows) and all(s.decodes for s in self._running)
+        return fresh and not all(row.landed for row in rows)
 
     def _gather(self, rows: list[Sequence]) -> bool:
         """Whether rows that have said nothing yet wait one step for prompts that came with them: read together, and

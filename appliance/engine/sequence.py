@@ -34,6 +34,8 @@ class Sequence:
     """Prefill tokens launched or taken from a snapshot."""
     decodes: bool = False
     """Its last chunk is launched: it may be a decode row from now on."""
+    landed: bool = False
+    """Its last chunk is committed."""
     speaks: bool = False
     """It has been a decode row."""
     waited: bool = False

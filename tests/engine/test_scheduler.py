@@ -16,6 +16,7 @@ from tests.engine.driving import Drive
 def test_sequences_decode_together_while_others_prefill(tmp_path):
     drive = Drive(tmp_path, text="0123456789")
     drive.turn(drive.arrival(1, "a" * 10), drive.arrival(2, "b" * 20))
+    drive.turn()  # their prompts are still being read, and others might have come meanwhile
     drive.turn()
     drive.turn(drive.arrival(3, "c" * 30))
     drive.turn()
@@ -42,10 +43,22 @@ def test_sequences_that_said_nothing_yet_wait_once_for_prompts_that_came_with_th
     assert [drive.text(id) for id in (1, 2, 3, 4)] == ["0123456789"] * 4
 
 
+def test_prompts_that_come_while_the_first_is_read_are_read_before_its_first_token(tmp_path):
+    drive = Drive(tmp_path, text="0123456789")
+    drive.turn(drive.arrival(1, "a" * 10))
+    drive.turn()
+    drive.turn(drive.arrival(2, "b" * 20), drive.arrival(3, "c" * 30))
+    _, second = drive.device.batches[:2]
+    assert (second.decode, [c.sequence for c in second.chunks]) == ((), [2, 3])
+    drive.finish()
+    assert [drive.text(id) for id in (1, 2, 3)] == ["0123456789"] * 3
+
+
 def test_only_the_first_prompt_of_a_step_is_cut_and_others_come_if_half_of_them_fits(tmp_path):
     drive = Drive(tmp_path, text="x", endless=True, prefill_ms_per_token=0.25, context=10_000)
     drive.turn(drive.arrival(1, "a" * 40, max_tokens=400))
     drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.02)))
+    drive.turn()
     drive.turn(drive.arrival(2, "b" * 61), drive.arrival(3, "c" * 31), drive.arrival(4, "d" * 101))
     drive.turn()
     drive.turn()
@@ -57,6 +70,7 @@ def test_a_long_prompt_is_computed_in_chunks_of_the_measured_speed(tmp_path):
     drive = Drive(tmp_path, text="x", endless=True, prefill_ms_per_token=0.25, context=10_000)
     drive.turn(drive.arrival(1, "a" * 40, max_tokens=400))
     drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.02)))
+    drive.turn()
     drive.turn(drive.arrival(2, "b" * 501))
     for _ in range(8):
         drive.turn()
