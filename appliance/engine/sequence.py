@@ -38,8 +38,8 @@ class Sequence:
     """Its last chunk is committed."""
     speaks: bool = False
     """It has been a decode row."""
-    waited: bool = False
-    """It has let other prompts go before its first token."""
+    waited_tokens: int = 0
+    """Tokens of other prompts that went before its first token."""
     pending: int = 0
     """Tokens sampled by launched steps that are not committed yet."""
     started: bool = False

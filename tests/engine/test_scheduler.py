@@ -29,18 +29,32 @@ def test_sequences_decode_together_while_others_prefill(tmp_path):
     assert [drive.text(id) for id in (1, 2, 3)] == ["0123456789"] * 3
 
 
-def test_sequences_that_said_nothing_yet_wait_once_for_prompts_that_came_with_them(tmp_path):
+def test_sequences_that_said_nothing_yet_wait_for_prompts_that_came_with_them(tmp_path):
     drive = Drive(tmp_path, text="0123456789")
     drive.turn(drive.arrival(1, "a" * 10))
     drive.turn(drive.arrival(2, "b" * 20), drive.arrival(3, "c" * 30))
     drive.turn(drive.arrival(4, "d" * 40))
     drive.turn()
+    drive.turn()
     _, second, third, fourth = drive.device.batches[:4]
     assert (second.decode, [c.sequence for c in second.chunks]) == ((), [2, 3])
-    assert (third.decode, [c.sequence for c in third.chunks]) == ((1, 2, 3), [4])
+    assert (third.decode, [c.sequence for c in third.chunks]) == ((), [4])
     assert fourth.decode == (1, 2, 3, 4)
     drive.finish()
     assert [drive.text(id) for id in (1, 2, 3, 4)] == ["0123456789"] * 4
+
+
+def test_they_do_not_wait_for_more_than_a_step_alone_may_read(tmp_path):
+    drive = Drive(tmp_path, text="x", endless=True, prefill_ms_per_token=0.25, context=10_000)
+    drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.02)))
+    drive.turn(drive.arrival(1, "a" * 41, max_tokens=400))
+    drive.turn()
+    drive.turn(*(drive.arrival(id, "b" * 201) for id in range(2, 6)))
+    for _ in range(4):
+        drive.turn()
+    taken = [(batch.decode, [c.sequence for c in batch.chunks]) for batch in drive.device.batches[1:3]]
+    assert taken == [((), [2, 3]), ((1, 2, 3), [4])]
+    drive.turn(*(Cancellation(id) for id in range(1, 6)))
 
 
 def test_prompts_that_come_while_the_first_is_read_are_read_before_its_first_token(tmp_path):
