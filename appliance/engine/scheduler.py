@@ -232,13 +232,13 @@ class Scheduler:
 
     def _gather(self, rows: list[Sequence]) -> bool:
         """Whether rows that have said nothing yet wait for prompts that came with them: without decode steps for some
-        rows in between, a burst of prompts is read a quarter faster. They wait until half of what a step alone may
+        rows in between, a burst of prompts is read a quarter faster. They wait until as much as a step alone may
         read has gone before them.
         """
         if not rows or any(row.speaks for row in rows) or all(s.decodes for s in self._running):
             return False
         waited = max(row.waited_tokens for row in rows)
-        return 2 * waited < self._speed.chunk_tokens(self._stall_seconds, decoding=False)
+        return waited < self._speed.chunk_tokens(self._stall_seconds, decoding=False)
 
     def _held(self) -> list[Sequence]:
         """Sequences whose prompt is read and that have said nothing yet."""
