@@ -12,7 +12,11 @@ from appliance.config.secret import Secret
 PLANTED = "planted-secret"
 
 
-@pytest.mark.parametrize("show", [str, repr, "{}".format, "{!r}".format, lambda s: f"{[s]}"], ids=["str", "repr", "format", "format repr", "inside a list"])
+@pytest.mark.parametrize(
+    "show",
+    [str, repr, "{}".format, "{!r}".format, lambda s: f"{[s]}"],
+    ids=["str", "repr", "format", "format repr", "inside a list"],
+)
 def test_no_text_of_a_secret_holds_it(show) -> None:  # type: ignore[no-untyped-def]
     assert PLANTED not in show(Secret(PLANTED))
 
