@@ -171,8 +171,8 @@ class MlxStep:
                 self._failure = error
 
     def take_along(self, state: list[object]) -> bool:
-        """Compute this with the chunks, unless it is too late for that."""
-        if self._along is None:
+        """Compute this with the chunks, unless there are none to wait for or it is too late for that."""
+        if self._along is None or not self._chunks:
             return False
         self._along.append(state)
         return True
