@@ -15,6 +15,7 @@ from appliance.protocols import anthropic_messages, openai_chat, openai_response
 from appliance.protocols.fields import Reader
 from appliance.server.adapters import alone
 from appliance.server.body import read_body
+from appliance.server.caller import caller_of
 from appliance.server.context import Context
 from appliance.server.edge import json_response
 from appliance.server.routing import route_of
@@ -100,7 +101,7 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
         body = await read_body(request, context.running.deployment.server)
         deployment = context.running.deployment
         asked = question.decode(body, context)
-        target = route_of(request, context, deployment, asked).target
+        target = route_of(caller_of(request), context, deployment, asked).target
         tally.model = target.model.name
         decided = decide(deployment, target, asked, seed=0)
         prompt = asked.prompts[0] if asked.prompts else chat_prompt(target.model, asked, decided)

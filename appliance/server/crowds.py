@@ -12,7 +12,7 @@ def refuse_crowds(context: Context) -> None:
     most = context.running.deployment.memory.queue.max
     if len(context.in_flight) < most:
         return
-    waiting = sum(entry.prompt_tokens is None for entry in context.in_flight)
+    waiting = sum(entry.urgent and entry.prompt_tokens is None for entry in context.in_flight)
     if waiting >= most:
         wait = retry_after(waiting, context.begun, time.monotonic())
         raise Overloaded(f"{waiting} requests are waiting, the most that may (memory.queue.max)", retry_after=wait)

@@ -90,10 +90,18 @@ class Door:
         if key is None:
             yield Passage()
             return
+        with self.entered(key, lambda: setattr(request.ctx, "rates", self._rates(request, key))) as passage:
+            yield passage
+
+    @contextmanager
+    def entered(self, key: Key, told: Callable[[], None] = lambda: None) -> Iterator[Passage]:
+        """The same for what a key asked for without a request of its own; `told` is called once the key was counted
+        or refused. Raises RateLimited.
+        """
         try:
             self._accounts[key.name] = limits.enter(key.limits, self._account(key), self._moment(), key.name)
         finally:
-            request.ctx.rates = self._rates(request, key)
+            told()
         passage = Passage(key, lambda tokens: self._spend(key, tokens))
         try:
             yield passage

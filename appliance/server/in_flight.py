@@ -13,7 +13,7 @@ class Entry:
     """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds.
 
     `model` is the one that serves it, `asked_model` the name it was asked for by, `key` the name of the key it came
-    with.
+    with. What is not `urgent` is nobody's wait.
     """
 
     id: str
@@ -26,6 +26,7 @@ class Entry:
     prompt_tokens: int | None = None
     """None while it waits for a model or a row."""
     key: str | None = None
+    urgent: bool = True
 
     def is_for(self, key: str | None) -> bool:
         """Whether the holder of a key may know of it; who needs none is on this machine, and may."""

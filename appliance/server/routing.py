@@ -3,8 +3,6 @@
 import random
 from dataclasses import replace
 
-from sanic import Request
-
 from appliance.config.deployment import Deployment
 from appliance.control.clock import now_in
 from appliance.control.facts import facts_of
@@ -12,19 +10,18 @@ from appliance.control.keys import check
 from appliance.control.residency import EngineState
 from appliance.control.router import Route, route
 from appliance.errors import BadRequest
+from appliance.server.caller import Caller
 from appliance.server.context import Context
 from appliance.vocab.request import GenerateRequest
 
 
-def route_of(request: Request, context: Context, deployment: Deployment, asked: GenerateRequest) -> Route:
+def route_of(caller: Caller, context: Context, deployment: Deployment, asked: GenerateRequest) -> Route:
     """Raises BadRequest for a field that is refused, NotAllowed for a name the key may not use, UnknownModel."""
     if asked.ignored and deployment.server.unknown_fields == "reject":
         name = asked.ignored[0]
         raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
-    key = request.ctx.key
-    check(key, asked.model)
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    facts = facts_of(asked, request.path, key.name if key else None, headers)
+    check(caller.key, asked.model)
+    facts = facts_of(asked, caller.path, caller.key_name, caller.headers)
     if asked.model.partition(":")[0] in deployment.routing.virtual:
         now = now_in(deployment)
         facts = replace(facts, minute=now.hour * 60 + now.minute, draw=random.random(), warm=_warm(context))

@@ -7,9 +7,12 @@ import msgspec
 from appliance.config.access import Key
 from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
-from appliance.control.keys import namespace, priority
+from appliance.control.keys import WISHES, namespace, priority
 from appliance.vocab.request import GenerateRequest, Grammar, Message, TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
+
+BEHIND = 10 * WISHES
+"""More than any key and any wish can make up for."""
 
 GENERIC = "json"
 """The tool dialect of models without one of their own: told how to call in the system text."""
@@ -22,8 +25,11 @@ def submission(
     decided: Decided,
     prompt: TextPrompt | TokenPrompt | None = None,
     key: Key | None = None,
+    *,
+    urgent: bool = True,
 ) -> Submission:
-    """The submission of a request's messages, or of one of its prompts; its id is given when it is sent.
+    """The submission of a request's messages, or of one of its prompts; its id is given when it is sent. What is not
+    `urgent` goes behind everything that is.
 
     The answer to a raw prompt is raw text: nothing in it is looked for but its end.
     """
@@ -39,7 +45,7 @@ def submission(
         stop_tokens=family.stop_tokens,
         tool_dialect=_tool_dialect(model, asked) if prompt is None else "none",
         reasoning_dialect=family.reasoning_dialect if prompt is None and not forced(asked) else "none",
-        priority=priority(key, asked.priority),
+        priority=priority(key, asked.priority) - (0 if urgent else BEHIND),
         grammar=_grammar(asked),
     )
 

@@ -1,0 +1,191 @@
+"""One generation, from a body to its last event: decode, decide, generate. No HTTP: a batch runs it too."""
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from uuid import uuid4
+
+from appliance import log
+from appliance.config.deployment import Deployment, Target
+from appliance.config.sampling import Decided, decide
+from appliance.control.fallback import first_that_answers
+from appliance.control.generation import Compose, Deadlines, generate
+from appliance.control.keys import accept, ruled
+from appliance.control.router import Route, failure_of
+from appliance.control.supervisor import Lease
+from appliance.errors import ApplianceError, Cancelled, EngineFault
+from appliance.protocols.adapter import Answer, Decoded
+from appliance.server.adapters import Adapter
+from appliance.server.caller import Caller
+from appliance.server.context import Context
+from appliance.server.counting import texts_of
+from appliance.server.in_flight import Entry
+from appliance.server.routing import route_of
+from appliance.server.submission import submission
+from appliance.vocab.event import Event, Finished, Started, ToolCallDelta
+from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
+from appliance.vocab.spec import Submission
+
+LARGE_BODY = 1 << 20
+"""Bytes from which decoding would be felt by other clients' streams."""
+
+_NO_DEADLINES = Deadlines(math.inf, math.inf, math.inf)
+
+
+@dataclass(slots=True)
+class Run:
+    """A request on its way; pins the deployment it began with."""
+
+    context: Context
+    adapter: Adapter
+    deployment: Deployment
+    generation: int
+    decoded: Decoded
+    target: Target
+    decided: Decided
+    route: Route
+    caller: Caller
+    started: float
+    entry: Entry
+    lease: Lease | None = None
+    first_token: float | None = None
+
+    @property
+    def asked(self) -> GenerateRequest:
+        return self.decoded.request
+
+    @property
+    def model(self) -> str:
+        return self.target.model.name
+
+
+async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes, started: float) -> Run:
+    """Decode, route and decide. Raises ApplianceError."""
+    deployment, generation = context.running.deployment, context.running.generation
+    large = len(body) > LARGE_BODY
+    decoded = await asyncio.to_thread(adapter.decode, body, context) if large else adapter.decode(body, context)
+    asked = decoded.request
+    route = route_of(caller, context, deployment, asked)
+    target = ruled(caller.key, route.target)
+    decided = accept(caller.key, decide(deployment, target, asked, secrets.randbits(63)))
+    entry = Entry(
+        id=caller.id,
+        answer=f"{adapter.prefix}{uuid4().hex}",
+        endpoint=caller.path,
+        model=target.model.name,
+        asked_model=asked.model,
+        started=time.time(),
+        stream=asked.stream,
+        key=caller.key_name,
+        urgent=caller.urgent,
+    )
+    return Run(context, adapter, deployment, generation, decoded, target, decided, route, caller, started, entry)
+
+
+async def whole(run: Run) -> bytes:
+    """The body of an answer that does not stream. Raises ApplianceError."""
+    fold = run.decoded.whole(await answer(run))
+    async with events_of(run, lambda: False) as events:
+        async for index, event in events:
+            fold.feed(index, event)
+    body = fold.body()
+    run.adapter.ended(run.context, fold)
+    return body
+
+
+async def answer(run: Run) -> Answer:
+    """What its answer repeats; the texts of prompts may have to be asked of the model."""
+    asked = run.asked
+    return Answer(
+        id=run.entry.answer,
+        created=int(run.entry.started),
+        model=asked.model,
+        choices=max(1, len(asked.prompts)) * asked.n,
+        include_usage=asked.include_usage,
+        clock=lambda: time.perf_counter() - run.started,
+        prompts=await texts_of(run.context, run.target.model, asked.prompts) if run.decoded.echoes else (),
+    )
+
+
+@asynccontextmanager
+async def events_of(run: Run, committed: Callable[[], bool]) -> AsyncIterator[AsyncIterator[tuple[int, Event]]]:
+    """The generation's events, listed as running; leaving the block stops the work. Raises ApplianceError.
+
+    Once something is `committed` no other model takes over.
+    """
+    attempts = [partial(_generate, run, None), *(partial(_generate, run, target) for target in run.route.fallbacks)]
+    generating = first_that_answers(attempts, lambda error: not committed() and _falls(run, error))
+    async with (
+        run.context.in_flight.one(run.entry),
+        aclosing(generating) as events,
+        aclosing(_told(run, events)) as told,
+    ):
+        yield told
+
+
+def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:
+    """The events of the run's model; with `instead`, of the one that takes over."""
+    deadlines = Deadlines.of(run.deployment.server) if run.caller.urgent else _NO_DEADLINES
+    if instead is not None:
+        target = ruled(run.caller.key, instead)
+        run.decided = decide(run.deployment, target, run.asked, run.decided.sampling.seed)
+        log.get().warning("route.fallback", to=target.model.name)
+        run.target, run.entry.model, run.lease = target, target.model.name, None
+        left = deadlines.request - (time.perf_counter() - run.started)
+        deadlines = replace(deadlines, request=max(0.0, left))
+    prompts = run.asked.prompts
+    compose = tuple(_compose(run, prompt) for prompt in prompts) if prompts else _compose(run, None)
+    return generate(run.context.supervisor, run.target.model, compose, n=run.asked.n, deadlines=deadlines)
+
+
+def _falls(run: Run, error: ApplianceError) -> bool:
+    return failure_of(error) in run.route.falls_when
+
+
+def _compose(run: Run, prompt: TextPrompt | TokenPrompt | None) -> Compose:
+    def compose(lease: Lease) -> Submission:
+        run.lease = lease
+        return submission(
+            lease.model, lease.info, run.asked, run.decided, prompt, run.caller.key, urgent=run.caller.urgent
+        )
+
+    return compose
+
+
+async def _told(run: Run, events: AsyncIterator[tuple[int, Event]]) -> AsyncGenerator[tuple[int, Event], None]:
+    """What the client is told of the events, all of them counted."""
+    async for index, event in events:
+        _count(run, index, event)
+        if run.asked.parallel_calls or not isinstance(event, ToolCallDelta) or event.index == 0:
+            yield index, event
+
+
+def _count(run: Run, index: int, event: Event) -> None:
+    counted, passage = run.context.counted, run.caller.passage
+    if run.first_token is None and not isinstance(event, Started):
+        run.first_token = time.perf_counter() - run.started
+        counted.first_token.observe(run.model, value=run.first_token)
+    match event:
+        case Started(prompt_tokens):
+            run.entry.prompt_tokens = prompt_tokens
+            run.context.begun.append(time.monotonic())
+            # Several answers to a prompt read it once.
+            if index % run.asked.n == 0:
+                passage.read(prompt_tokens)
+        case Finished("cancelled"):
+            raise Cancelled("the generation was cancelled")
+        case Finished("error"):
+            raise EngineFault("the generation failed")
+        case Finished(_, usage):
+            passage.finished(index, usage.completion_tokens)
+            counted.generated.add(run.model, by=usage.completion_tokens)
+            counted.prompt.add(run.model, by=usage.prompt_tokens)
+            counted.cached.add(run.model, by=usage.cached_tokens)
+            counted.seconds.observe(run.model, value=time.perf_counter() - run.started)
+        case _:
+            passage.wrote(index)
