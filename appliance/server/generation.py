@@ -46,8 +46,8 @@ async def _arrived(request: Request, context: Context, adapter: Adapter, started
 
 
 async def _stream(request: Request, run: Run) -> tuple[None, int]:
-    patience, beat = run.deployment.server.idle_timeout, run.deployment.server.heartbeat
-    out = EventStream(request, lambda: _headers(run), patience, run.adapter.content_type)
+    settings = run.deployment.server
+    out = EventStream(request, lambda: _headers(run), settings.idle_timeout, run.adapter.content_type)
     encoder = run.decoded.stream(await answer(run))
     try:
         async with (
