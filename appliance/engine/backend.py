@@ -25,11 +25,26 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """What a decode row may say next: it gets all of `tokens` that it would have said, and one more. `known` are all
+    tokens it has: none is pending. Where a token is OPEN (see drafting) the backend makes the guesses itself.
+    """
+
+    sequence: int
+    known: Sequence[int]
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """One step. `decode` are the sequences that each get one token; a sequence is never in both."""
+    """One step. `decode` are the sequences that each get one token, with `drafts` one at least; a sequence is never
+    in both.
+    """
 
     decode: tuple[int, ...]
     chunks: tuple[Chunk, ...]
+    drafts: tuple[Draft, ...] = ()
+    """For each of `decode`, in order, or for none."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to compute."""
@@ -54,12 +69,13 @@ class Sampled:
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """What a batch produced, by sequence, how long its chunks took: (tokens, seconds), and which sequences cannot go
-    on, with the reason.
+    on, with the reason. `further` are the tokens after the first that drafts brought.
     """
 
     sampled: dict[int, Sampled]
     prefill: tuple[int, float] = (0, 0.0)
     failed: dict[int, str] = field(default_factory=dict)
+    further: dict[int, tuple[Sampled, ...]] = field(default_factory=dict)
 
 
 class Snapshot(Protocol):

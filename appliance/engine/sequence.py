@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from appliance.engine.constraint import Constraint
+from appliance.engine.drafting import Drafting
 from appliance.engine.pipeline import Pipeline
 from appliance.vocab.request import Sampling
 
@@ -29,6 +30,8 @@ class Sequence:
     order: int = 0
     stop_ids: frozenset[int] = frozenset()
     constraint: Constraint | None = None
+    foretold: list[int] | None = None
+    """What its client expects as the answer."""
 
     computed: int = 0
     """Prefill tokens launched or taken from a snapshot."""
@@ -50,6 +53,8 @@ class Sequence:
     leaders: set[int] = field(default_factory=set)
     """Sequences it has waited for already: once each is enough."""
     awaits: "tuple[Sequence, int] | None" = None
+    drafting: Drafting | None = None
+    """Guesses its next tokens."""
 
     @property
     def rank(self) -> tuple[int, int]:

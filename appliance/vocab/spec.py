@@ -9,6 +9,18 @@ from appliance.vocab.request import Grammar, Message, Sampling, TextPrompt, Toke
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
 
+class Speculative(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are guessed: `lookup` in the sequence itself, `suffix` in earlier answers too, `draft` by the small
+    model in the directory `draft`, `mtp` by the model's own extra heads. At most `depth` tokens at a time, while at
+    most `max_batch` sequences decode.
+    """
+
+    kind: Literal["lookup", "suffix", "draft", "mtp"]
+    draft: str = ""
+    depth: int = 3
+    max_batch: int = 2
+
+
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the weights in memory; two equal specs are one engine.
 
@@ -19,6 +31,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     dtype: DType = "auto"
     trust_remote_code: bool = False
+    speculative: Speculative | None = None
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +50,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row."""
+    """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row. It `rolls_back` where
+    tokens that were guessed wrong can be taken back.
+    """
 
     context: int
     vocab_size: int
@@ -46,6 +61,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     load_seconds: float
     notes: tuple[str, ...] = ()
+    rolls_back: bool = False
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
