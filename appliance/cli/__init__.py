@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "plan": "appliance.cli.plan",
     "schema": "appliance.cli.schema",
     "pull": "appliance.cli.pull",
+    "models": "appliance.cli.models",
     "ps": "appliance.cli.ps",
     "status": "appliance.cli.status",
     "reload": "appliance.cli.reload",
@@ -26,7 +27,7 @@ COMMANDS: dict[str, str] = {
     "down": "appliance.cli.down",
     "version": "appliance.cli.version",
 }
-"""Command to module; the function has the command's name."""
+"""Command to module; the function, or the group of commands, has the command's name."""
 
 FAILURE, INTERRUPTED = 1, 130
 
@@ -48,7 +49,11 @@ def run(arguments: list[str]) -> int:
     )
     app.callback()(_describe)
     for name in [asked] if asked else COMMANDS:
-        app.command(name)(getattr(import_module(COMMANDS[name]), name))
+        found = getattr(import_module(COMMANDS[name]), name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
     try:
         code = app(arguments, prog_name="appliance", standalone_mode=True)
     except SystemExit as ended:

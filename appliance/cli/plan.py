@@ -12,7 +12,10 @@ from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 from appliance.config.deployment import ModelSpec
 from appliance.config.diff import diff
 from appliance.config.render import Estimate, as_data, render, weigh
+from appliance.control import survey
 from appliance.control.machine import Machine
+from appliance.control.sizes import Sizes
+from appliance.control.state_dir import state_of
 from appliance.models.store import Store
 
 CHANGES = 5
@@ -49,7 +52,7 @@ def _of_running(file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
 def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
     old, new = (examine_or_exit(file, "plan", as_json).deployment for file in (old_file, new_file))
     found = diff(old, new)
-    memory = weigh(old, new, _estimate())
+    memory = weigh(old, new, _estimate(new_file, new.engine.blas))
     sides = {
         side: {"file": str(file), "digest": deployment.digest}
         for side, file, deployment in (("old", old_file, old), ("new", new_file, new))
@@ -57,13 +60,12 @@ def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, A
     return {**sides, **as_data(found, memory)}, render(found, memory)
 
 
-def _estimate() -> Estimate:
-    machine, store = Machine.of_this(os.environ, ("warning", "console")), Store()
+def _estimate(file: Path, blas: str) -> Estimate:
+    """What the appliance on this file would plan with."""
+    machine, store, sizes = Machine.of_this(os.environ, ("warning", "console")), Store(), Sizes(state_of(file).sizes)
 
     def estimate(model: ModelSpec) -> int | None:
-        if model.source.kind == "fake":
-            return machine.place(model, None).bytes
-        path = store.locate(model.source)
-        return machine.place(model, path).bytes if path is not None else None
+        place = survey.place(model, blas, store, machine, sizes)
+        return place.need if place.known or model.source.kind == "fake" else None
 
     return estimate

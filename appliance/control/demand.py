@@ -15,10 +15,24 @@ PREFIX_SHARE = 1 / 3
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a model's files are (None: not here yet) and the bytes its engine is expected to take."""
+    """Where a model's files are (None: not here yet) and the bytes its engine is expected to take when it is loaded,
+    beside them those of its largest step; `measured` is what it took when it was loaded last.
+    """
 
     path: Path | None
     bytes: int
+    activations: int = 0
+    measured: int | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to go by: its files, or a measurement."""
+        return self.path is not None or self.measured is not None
+
+    @property
+    def need(self) -> int:
+        """What is planned for it."""
+        return (self.bytes if self.measured is None else self.measured) + self.activations
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,8 @@ class Demand:
             fingerprint=self.fingerprint,
             model=self.first.name,
             bytes=self.place.bytes,
+            activations=self.place.activations,
+            measured=self.place.measured,
             pinned=any(model.pin for model in self.models),
             idle_unload=max(model.idle_unload for model in self.models),
             startup=any(model.load == "startup" for model in self.models),

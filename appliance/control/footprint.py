@@ -1,17 +1,20 @@
-"""How much memory an engine's process will take for its weights, read from the headers of the model's files.
+"""How much memory an engine is expected to take, read from its config.json and the headers of the model's files.
 
 No weights are read, so this is fast enough for every reload; it may block and belongs in a thread.
 """
 
 import json
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
+from appliance.control.activations import activation_bytes
+from appliance.control.attention import RowCost, row_cost
 from appliance.vocab.spec import DType
 
-ENGINE_BASE_BYTES = 400 * 1024**2
-"""A process with mlx and transformers imported, before any weights."""
+ENGINE_BASE_BYTES = 256 * 1024**2
+"""A process with mlx and transformers imported, before any weights: measured were 165 MiB (PSS, Linux)."""
 FAKE_BASE_BYTES = 64 * 1024**2
 
 _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -19,6 +22,46 @@ _STORED_WIDTH = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I32": 4, "I
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 _DEFAULT_GROUP = 64
 _MAX_HEADER = 100 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes: the process without a model, its weights, what its largest step needs beside them; `width` of one of the
+    numbers that a row keeps.
+    """
+
+    base: int
+    weights: int
+    activations: int
+    row: RowCost
+    width: int
+
+    @property
+    def loaded(self) -> int:
+        """The process when its model is loaded and nothing runs."""
+        return self.base + self.weights
+
+    @property
+    def token(self) -> int:
+        """What each token of a row is charged with."""
+        return self.row.growth * self.width
+
+
+def expect(directory: Path, dtype: DType, *, rows: int, cpu: bool) -> Footprint:
+    """For an engine that decodes `rows` rows together, loaded from this directory."""
+    config = _config(directory)
+    width = _WIDTH[_kind(config, dtype, cpu=cpu)]
+    activations = activation_bytes(config, width=width, rows=rows, cpu=cpu)
+    return Footprint(ENGINE_BASE_BYTES, measure(directory, dtype, cpu=cpu), activations, row_cost(config), width)
+
+
+def _kind(config: dict[str, Any], dtype: DType, *, cpu: bool) -> str:
+    """The type it computes in: what was asked for, on a CPU float32, elsewhere the checkpoint's own."""
+    if dtype != "auto":
+        return dtype
+    text = config.get("text_config")
+    own = config.get("torch_dtype") or config.get("dtype") or (text.get("dtype") if isinstance(text, dict) else None)
+    return "float32" if cpu else str(own) if own in _WIDTH else "bfloat16"
 
 
 def measure(directory: Path, dtype: DType, *, cpu: bool) -> int:
@@ -60,10 +103,14 @@ def _header(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _group_size(directory: Path) -> int:
+    quantization = _config(directory).get("quantization") or {}
+    group = quantization.get("group_size") if isinstance(quantization, dict) else None
+    return group if isinstance(group, int) else _DEFAULT_GROUP
+
+
+def _config(directory: Path) -> dict[str, Any]:
     try:
         config = json.loads((directory / "config.json").read_bytes())
     except (OSError, ValueError):
-        return _DEFAULT_GROUP
-    quantization = config.get("quantization") or {}
-    group = quantization.get("group_size") if isinstance(quantization, dict) else None
-    return group if isinstance(group, int) else _DEFAULT_GROUP
+        return {}  # The engine will refuse it and say why.
+    return config if isinstance(config, dict) else {}

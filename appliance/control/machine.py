@@ -50,5 +50,7 @@ class Machine:
         """A model found at `path`, with its memory. Reads file headers."""
         if model.source.kind == "fake":
             return Place(path, footprint.FAKE_BASE_BYTES)
-        weights = footprint.measure(path, model.dtype, cpu=self.cpu) if path is not None else 0
-        return Place(path, footprint.ENGINE_BASE_BYTES + weights)
+        if path is None:
+            return Place(path, footprint.ENGINE_BASE_BYTES)
+        expected = footprint.expect(path, model.dtype, rows=model.concurrency, cpu=self.cpu)
+        return Place(path, expected.loaded, expected.activations)

@@ -25,12 +25,15 @@ IN_MEMORY = (EngineState.LOADING, EngineState.READY, EngineState.DRAINING)
 class Want:
     """What the models sharing one engine want of it, the strongest of each.
 
-    `present` says whether the files are here, `bytes` what its process is expected to take.
+    `present` says whether the files are here, `bytes` what its process is expected to take, `measured` what it took
+    the last time, before we started; `activations` are what its largest step takes more.
     """
 
     fingerprint: str
     model: str
     bytes: int
+    activations: int = 0
+    measured: int | None = None
     pinned: bool = False
     idle_unload: float = math.inf
     startup: bool = False
@@ -78,8 +81,9 @@ class Engine:
 
     @property
     def bytes(self) -> int:
-        """What its weights take: measured if it ever was loaded, else as expected."""
-        return self.want.bytes if self.loaded_bytes is None else self.loaded_bytes
+        """What is planned for it: as measured if it ever was loaded, else as expected, and room for a step."""
+        sizes = (self.loaded_bytes, self.want.measured, self.want.bytes)
+        return next(size for size in sizes if size is not None) + self.want.activations
 
     @property
     def worked(self) -> bool:

@@ -41,6 +41,11 @@ class StateDir:
         return self.path / "usage.sqlite"
 
     @property
+    def sizes(self) -> Path:
+        """What engines took when they were loaded last."""
+        return self.path / "sizes.json"
+
+    @property
     def lock(self) -> Path:
         """Held while the appliance runs; its text is the number of the process."""
         return self.path / "lock"

@@ -166,8 +166,8 @@ async def _applied(request: Request, admin: Admin, outcome: Outcome) -> HTTPResp
 async def _estimate(admin: Admin, proposal: Proposal) -> Estimate:
     prepared = [await admin.context.supervisor.prepare(d) for d in (proposal.before, proposal.deployment)]
     demands = [demand for each in prepared for demand in each.demands.values()]
-    known = [demand for demand in demands if demand.place.path is not None or demand.first.source.kind == "fake"]
-    sizes = {demand.first.fingerprint: demand.place.bytes for demand in known}
+    known = [demand for demand in demands if demand.place.known or demand.first.source.kind == "fake"]
+    sizes = {demand.first.fingerprint: demand.place.need for demand in known}
     return lambda model: sizes.get(model.fingerprint)
 
 

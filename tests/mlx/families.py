@@ -10,7 +10,7 @@ from mlx_lm.utils import _get_classes
 from tests.checkpoints import tiny_vocab_llama
 
 VOCABULARY = 300
-_COMMON = {
+COMMON = {
     "hidden_size": 64,
     "num_hidden_layers": 2,
     "intermediate_size": 128,
@@ -57,7 +57,7 @@ FAMILIES: dict[str, dict[str, object]] = {
 def make(directory: Path, config: dict[str, object]) -> Path:
     """Random weights of std 0.2, so that the likeliest tokens stand apart."""
     tiny_vocab_llama(directory)
-    full = _COMMON | config
+    full = COMMON | config
     (directory / "config.json").write_text(json.dumps(full))
     model_class, args_class = _get_classes(full)
     model = model_class(args_class.from_dict(full))

@@ -115,4 +115,6 @@ async def test_the_memory_of_a_real_engine_is_measured(site, tiny_llama):
         await answer(supervisor, deployment, max_tokens=2)
         [after] = supervisor.status()
         assert before.taken is None
-        assert after.taken == after.bytes != before.bytes
+        assert after.taken is not None
+        # What is planned is what was measured, and room for the largest step.
+        assert after.taken < after.bytes < before.bytes
