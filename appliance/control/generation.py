@@ -18,8 +18,9 @@ import msgspec
 
 from appliance import log
 from appliance.config.deployment import ModelSpec, ServerSettings
+from appliance.control.lease import Lease
 from appliance.control.stream import Piece
-from appliance.control.supervisor import Lease, Supervisor
+from appliance.control.supervisor import Supervisor
 from appliance.control.suspicion import Death, Suspicion
 from appliance.errors import EngineDied, TimedOut, revive
 from appliance.vocab.event import Event, Failed, Finished, Started

@@ -16,8 +16,8 @@ from appliance.config.sampling import Decided, decide
 from appliance.control.fallback import first_that_answers
 from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.keys import accept, ruled
+from appliance.control.lease import Lease
 from appliance.control.router import Route, failure_of
-from appliance.control.supervisor import Lease
 from appliance.errors import ApplianceError, Cancelled, EngineFault
 from appliance.protocols.adapter import Answer, Decoded
 from appliance.server.adapters import Adapter

@@ -10,7 +10,8 @@ from appliance.config import load
 from appliance.config.deployment import EMPTY, Deployment
 from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.journal import Journal
-from appliance.control.supervisor import Lease, Supervisor
+from appliance.control.lease import Lease
+from appliance.control.supervisor import Supervisor
 from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
 from appliance.vocab.event import Event, Finished, TextDelta

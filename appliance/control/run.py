@@ -1,0 +1,66 @@
+"""One engine process as the server sees it: what it serves, who holds it, and what it was last told."""
+
+from dataclasses import dataclass, field
+
+from appliance.config.deployment import ModelSpec
+from appliance.control.demand import Demand
+from appliance.control.handle import EngineHandle
+from appliance.control.lease import Lease
+from appliance.vocab.spec import EngineSettings
+
+
+@dataclass(slots=True)
+class Run:
+    """`held` are the leases that hold it now, `mixed` those of them that ever had company; `taken` the bytes of
+    memory when last measured. `lonely`: it was lost with a single lease that never had company.
+    """
+
+    demand: Demand
+    started: float
+    ready: float | None = None
+    handle: EngineHandle | None = None
+    stopping: bool = False
+    settings: EngineSettings | None = None
+    held: set[int] = field(default_factory=set)
+    mixed: set[int] = field(default_factory=set)
+    taken: int | None = None
+    lonely: bool = False
+
+    def join(self, lease: int) -> None:
+        """One more holds it."""
+        if self.held:
+            self.mixed |= {*self.held, lease}
+        self.held.add(lease)
+
+    def leave(self, lease: int) -> None:
+        """One holds it no more."""
+        self.held.discard(lease)
+        self.mixed.discard(lease)
+
+    def lost(self) -> None:
+        """It answers no more."""
+        self.lonely = len(self.held) == 1 and not self.held & self.mixed
+
+    def close(self) -> None:
+        """Ask it to end."""
+        self.stopping = True
+        if self.handle is not None:
+            self.handle.close()
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Tell it its settings where they are new to it."""
+        if self.handle is not None and settings != self.settings:
+            self.settings = settings
+            self.handle.configure(settings)
+
+    def lease(self, id: int, asked_for: ModelSpec, asked: float, now: float) -> Lease:
+        """What a request gets that asked at `asked` and joined just now."""
+        assert self.handle is not None
+        assert self.handle.info is not None
+        assert self.ready is not None
+        loading = max(0.0, self.ready - max(asked, self.started))
+        same = asked_for.fingerprint == self.demand.first.fingerprint
+        named = (model for model in self.demand.models if model.name == asked_for.name)
+        model = asked_for if same else next(named, asked_for)
+        queued = max(0.0, now - asked - loading)
+        return Lease(self.handle, model, self.handle.info, queued, loading, id, lambda: id not in self.mixed)
