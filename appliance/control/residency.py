@@ -1,8 +1,8 @@
 """What the registry knows of every engine, and what it may ask to be done. Values only, PURE."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from appliance.config.deployment import RetryLoad
@@ -94,6 +94,10 @@ class Engine:
     def pinned(self) -> bool:
         return self.want.pinned if self.pin is None else self.pin
 
+    def stopped(self) -> "Engine":
+        """As it is once its process was told to end."""
+        return replace(self, state=EngineState.DRAINING, stopping=True)
+
 
 Engines = Mapping[str, Engine]
 
@@ -133,6 +137,18 @@ class Registry:
     spawned: int = 0
     sharing: tuple[int, ...] = ()
     closing: bool = False
+
+    def put(self, engine: Engine) -> "Registry":
+        """With this engine as it is now."""
+        return replace(self, engines={**self.engines, engine.want.fingerprint: engine})
+
+    def each(self, change: Callable[[Engine], Engine]) -> "Registry":
+        """With every engine changed."""
+        return replace(self, engines={fingerprint: change(engine) for fingerprint, engine in self.engines.items()})
+
+    def of(self, number: int) -> Engine | None:
+        """The engine whose process has this number, as long as that is in memory."""
+        return next((e for e in self.engines.values() if e.number == number and e.state in IN_MEMORY), None)
 
 
 # ---- effects

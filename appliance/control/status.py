@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from appliance.config.deployment import Deployment
 from appliance.config.units import show_duration
-from appliance.control import demand, registry
+from appliance.control import demand, rules
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
 
@@ -98,7 +98,7 @@ def _one(name: str, engine: Engine, seen: Observed, now: float, rolled_back: str
         pid=seen.pid,
         leases=len(engine.leases),
         waiting=len(engine.waiters),
-        idle_left=registry.idle_left(engine, now),
+        idle_left=rules.idle_left(engine, now),
         bytes=engine.bytes,
         taken=seen.taken,
         wanted=engine.wanted,

@@ -1,0 +1,79 @@
+"""What is loaded next, what has to go for it, and what becomes of a load that fails. PURE."""
+
+import math
+from dataclasses import replace
+
+from appliance.control import failures, rollback, turns
+from appliance.control.eviction import CannotFit, Evict
+from appliance.control.residency import Effect, Engine, EngineState, Fetch, Registry, Reject, Spawn, Stop, Transition
+from appliance.errors import ApplianceError, Unavailable
+
+
+def load(state: Registry, now: float) -> Transition:
+    """Load what is waited for, oldest waiter first. What must wait for memory holds back those behind it:
+    otherwise small models could starve a large one for ever."""
+    effects: list[Effect] = []
+    queue = sorted((e for e in state.engines.values() if _asks(e, now)), key=_urgency)
+    blocked = False
+    for engine in queue:
+        if engine.failure and now < engine.failure.retry_at:
+            patient = tuple(w for w in engine.waiters if w.resumed and not engine.failure.permanent)
+            effects += [Reject(w.id, failures.told(engine.failure, now)) for w in engine.waiters if w not in patient]
+            state = state.put(replace(engine, waiters=patient, wanted=engine.want.startup))
+        elif not engine.want.present:
+            effects.append(Fetch(engine.want.fingerprint))
+            state = state.put(replace(engine, fetching=True))
+        elif not blocked:
+            state, caused, blocked = _make_room(state, engine, now)
+            effects += caused
+    return state, effects
+
+
+def _make_room(state: Registry, engine: Engine, now: float) -> tuple[Registry, list[Effect], bool]:
+    starving = bool(engine.waiters) and now >= engine.waiters[0].since + state.terms.starve_after
+    beside = turns.residents(state, now)
+    if starving:
+        beside = [replace(resident, protected=False) for resident in beside]
+    match turns.decide(state, engine, beside):
+        case CannotFit(message, passing):
+            if engine.want.fingerprint in state.former:
+                return rollback.roll_back(state, engine, message), [], False
+            failure = failures.following(engine.failure, Unavailable(message), not passing, now, engine.want.retry)
+            told: list[Effect] = [Reject(w.id, failures.told(failure, now)) for w in engine.waiters]
+            return state.put(replace(engine, failure=failure, waiters=())), told, False
+        case Evict(()):
+            number = state.spawned + 1
+            started = replace(engine, state=EngineState.LOADING, number=number)
+            return replace(state.put(started), spawned=number), [Spawn(engine.want.fingerprint, number)], False
+        case Evict(victims):
+            state, stops = evict(state, victims)
+            return state, stops, True
+        case _:
+            return state, [], True
+
+
+def evict(state: Registry, victims: tuple[str, ...]) -> Transition:
+    """Stop these."""
+    stops: list[Effect] = [Stop(state.engines[victim].number) for victim in victims]
+    gone = {victim: state.engines[victim].stopped() for victim in victims}
+    return replace(state, engines={**state.engines, **gone}), stops
+
+
+def failed(state: Registry, engine: Engine, error: ApplianceError, permanent: bool, now: float) -> Registry:
+    """Remember why there is no engine, and tell the waiters unless the load is simply tried once more."""
+    failure = failures.following(engine.failure, error, permanent, now, engine.want.retry)
+    if engine.want.fingerprint in state.former and (permanent or failure.tries > failures.FREE_TRIES):
+        return rollback.roll_back(state, engine, error.message)
+    return state.put(replace(engine, failure=failure))
+
+
+def _asks(engine: Engine, now: float) -> bool:
+    """Somebody waits for a load that is not under way; a load wanted by nobody waits out the pause of a failure."""
+    if engine.state is not EngineState.COLD or engine.fetching or engine.retired:
+        return False
+    due = engine.failure is None or now >= engine.failure.retry_at
+    return bool(engine.waiters) or (engine.wanted and due)
+
+
+def _urgency(engine: Engine) -> tuple[float, str]:
+    return (engine.waiters[0].id if engine.waiters else math.inf, engine.want.fingerprint)
