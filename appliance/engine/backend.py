@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from appliance.engine.constraint import Constraint
+from appliance.engine.disk_entry import Frozen
 from appliance.vocab.request import Sampling
-from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec, ModelInfo
+from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,22 @@ class Tokenizer(TokenBytes, Protocol):
         ...
 
 
+class Freezer(Protocol):
+    """Turns snapshots into plain memory and back; on the step loop's thread."""
+
+    def key(self, settings: DiskSettings) -> str:
+        """Names the weights and the form of keys and values: no snapshot fits another key."""
+        ...
+
+    def freeze(self, snapshot: Snapshot) -> Frozen | None:
+        """None for a kind that cannot be written down."""
+        ...
+
+    def thaw(self, file: Path, layout: Any, length: int) -> Snapshot:
+        """A snapshot from the file its tensors were written to. Raises BrokenEntry."""
+        ...
+
+
 class Backend(Protocol):
     """Owned by one thread, the step loop's, which also loads it."""
 
@@ -168,6 +186,10 @@ class Backend(Protocol):
         self, spec: EngineSpec, settings: EngineSettings, progress: Callable[[str, float], None]
     ) -> tuple[ModelInfo, Tokenizer]:
         """Raises LoadFailed, saying whether a retry can help."""
+        ...
+
+    def freezer(self) -> Freezer:
+        """What writes down this backend's snapshots; once it is loaded."""
         ...
 
     def open(self, opening: Opening) -> None:

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
+from appliance.engine.disk_worker import News
 from appliance.engine.sequence import Sequence
 from appliance.vocab.spec import EngineSettings
 
@@ -23,7 +24,12 @@ class Configuration:
     settings: EngineSettings
 
 
-Message = Arrival | Cancellation | Configuration
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The process ends soon: what is to outlive it must be written now."""
+
+
+Message = Arrival | Cancellation | Configuration | Farewell | News
 
 
 class Inbox:
@@ -66,8 +72,11 @@ class Inbox:
                 self._changed.notify_all()
 
     def configure(self, settings: EngineSettings) -> None:
+        self.post(Configuration(settings))
+
+    def post(self, message: Farewell | Configuration | News) -> None:
         with self._changed:
-            self._messages.append(Configuration(settings))
+            self._messages.append(message)
             self._changed.notify_all()
 
     def drain(self, *, block: bool) -> list[Message]:

@@ -10,7 +10,8 @@ from typing import NoReturn
 
 from appliance import log
 from appliance.engine.backend import Backend, Snapshot, Step
-from appliance.engine.inbox import Arrival, Cancellation, Configuration, Inbox, Message
+from appliance.engine.disk_tier import DiskTier
+from appliance.engine.inbox import Arrival, Cancellation, Configuration, Farewell, Inbox, Message
 from appliance.engine.scheduler import Plan, Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.errors import EngineFault
@@ -30,8 +31,11 @@ class _Flight:
 class Loop:
     """Runs on the thread that loaded the backend. `emit` must not block."""
 
-    def __init__(self, backend: Backend, scheduler: Scheduler, emit: Callable[[Events], None]) -> None:
+    def __init__(
+        self, backend: Backend, scheduler: Scheduler, emit: Callable[[Events], None], tier: DiskTier | None = None
+    ) -> None:
         self._backend, self._scheduler, self._emit = backend, scheduler, emit
+        self._tier = tier or DiskTier()
         self._flight: _Flight | None = None
         self._steps = 0
         self.idle = True
@@ -56,18 +60,30 @@ class Loop:
     def pong(self, nonce: int) -> Pong:
         """The gauges now; may be asked from any thread."""
         rows = self._scheduler
-        return Pong(nonce, rows.running, rows.waiting, rows.kv_bytes, rows.prefixes.bytes, self._steps)
+        return Pong(
+            nonce, rows.running, rows.waiting + self._tier.waiting, rows.kv_bytes, rows.prefixes.bytes, self._steps
+        )
 
     def _take(self, messages: Iterable[Message]) -> None:
         for message in messages:
             match message:
                 case Arrival(sequence):
-                    self._scheduler.submit(sequence)
+                    if not self._tier.fetch(sequence, self._scheduler.prefixes):
+                        self._scheduler.submit(sequence)
                 case Cancellation(id):
-                    if (gone := self._forget(id)) is not None:
+                    if (gone := self._forget(id) or self._tier.withdraw(id)) is not None:
                         self._say(id, *gone.pipeline.cancel())
                 case Configuration(settings):
                     self._scheduler.configure(settings)
+                    self._submit(self._tier.configure(settings.disk))
+                case Farewell():
+                    self._tier.hurry()
+                case news:
+                    self._submit(self._tier.take(news, self._scheduler.prefixes))
+
+    def _submit(self, sequences: Iterable[Sequence]) -> None:
+        for sequence in sequences:
+            self._scheduler.submit(sequence)
 
     def _launch(self, plan: Plan) -> _Flight | None:
         try:

@@ -5,7 +5,7 @@ recently used out first, by bytes.
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from appliance.engine.backend import Snapshot
 
@@ -20,6 +20,26 @@ class Match(NamedTuple):
 
 
 NO_MATCH = Match(None, 0)
+
+
+class Watcher(Protocol):
+    """Whoever keeps prefixes elsewhere too."""
+
+    def kept(self, tokens: Tokens, snapshot: Snapshot, namespace: str) -> None:
+        """A snapshot of exactly these tokens was put in."""
+        ...
+
+    def dropped(self, snapshot: Snapshot, *, superfluous: bool) -> None:
+        """A snapshot was taken out: for want of room, or because another stands for it."""
+        ...
+
+
+class Unwatched:
+    """Nobody does."""
+
+    def kept(self, tokens: Tokens, snapshot: Snapshot, namespace: str) -> None: ...
+
+    def dropped(self, snapshot: Snapshot, *, superfluous: bool) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -37,9 +57,10 @@ class _Node:
 class PrefixCache:
     """Snapshots by the tokens they cover. A budget of 0 bytes keeps none."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, watcher: Watcher | None = None) -> None:
         self.bytes = 0
         self._budget = budget
+        self._watcher = watcher or Unwatched()
         self._roots: dict[str, _Node] = {}
         self._recent: OrderedDict[_Node, str] = OrderedDict()
         """Entries, least recently used first, with their namespace."""
@@ -73,6 +94,21 @@ class PrefixCache:
             common = node.depth
         return NO_MATCH
 
+    def covers(self, tokens: Sequence[int], namespace: str = "") -> bool:
+        """Whether an entry stands for exactly these tokens; that is no use of it."""
+        root = self._roots.get(namespace)
+        if root is None:
+            return False
+        node, common = _descend(root, tuple(tokens))
+        return common == len(tokens) and bool(node.trimmable or (node.snapshot and node.depth == common))
+
+    def discard(self, snapshot: Snapshot) -> None:
+        """Forget an entry that has turned out not to be there."""
+        for node in self._recent:
+            if node.snapshot is snapshot:
+                self._take_out(node)
+                return
+
     def insert(self, tokens: Sequence[int], snapshot: Snapshot, namespace: str = "") -> None:
         """Keep a snapshot of the first `snapshot.length` tokens, in place of those it makes superfluous."""
         if not 0 < snapshot.length <= len(tokens) or snapshot.nbytes > self._budget:
@@ -83,10 +119,11 @@ class PrefixCache:
             self._recent.move_to_end(_trimmable_below(node))  # it stands for this one already
             _prune(node)
             return
-        self._drop_entry(node)
+        self._drop_entry(node, superfluous=True)
         self._add_entry(node, snapshot, namespace)
         if snapshot.can_trim():
             self._drop_shorter(node)
+        self._watcher.kept(tuple(tokens[: snapshot.length]), snapshot, namespace)
         self._evict()
 
     def _use(self, node: _Node, length: int) -> Match:
@@ -99,10 +136,11 @@ class PrefixCache:
         self.bytes += snapshot.nbytes
         _count(node, int(snapshot.can_trim()))
 
-    def _drop_entry(self, node: _Node) -> str | None:
+    def _drop_entry(self, node: _Node, *, superfluous: bool) -> str | None:
         """Forget a node's snapshot; the node itself stays for `_prune`. Returns its namespace."""
         if node.snapshot is None:
             return None
+        self._watcher.dropped(node.snapshot, superfluous=superfluous)
         self.bytes -= node.snapshot.nbytes
         _count(node, -int(node.snapshot.can_trim()))
         node.snapshot = None
@@ -112,18 +150,20 @@ class PrefixCache:
         above = node.parent
         while above is not None:
             parent = above.parent
-            if self._drop_entry(above) is not None:
+            if self._drop_entry(above, superfluous=True) is not None:
                 _prune(above)
             above = parent
 
     def _evict(self) -> None:
         while self.bytes > self._budget:
-            node = next(iter(self._recent))
-            namespace = self._drop_entry(node)
-            assert namespace is not None
-            root = _prune(node)
-            if root is not None and not root.children:
-                del self._roots[namespace]
+            self._take_out(next(iter(self._recent)))
+
+    def _take_out(self, node: _Node) -> None:
+        namespace = self._drop_entry(node, superfluous=False)
+        assert namespace is not None
+        root = _prune(node)
+        if root is not None and not root.children:
+            del self._roots[namespace]
 
 
 def _common(a: Tokens, b: Tokens) -> int:

@@ -13,7 +13,8 @@ from typing import NoReturn
 from appliance import log
 from appliance.engine.backend import Backend
 from appliance.engine.constraint import Grammars
-from appliance.engine.inbox import Inbox
+from appliance.engine.disk_tier import DiskTier
+from appliance.engine.inbox import Farewell, Inbox
 from appliance.engine.link import Link
 from appliance.engine.loop import Loop
 from appliance.engine.outbox import Outbox
@@ -68,8 +69,11 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         )
     backend = _backend(hello.spec.backend)
     info, tokenizer = backend.load(hello.spec, hello.settings, lambda *at: link.outbox.put(Progress(*at)))
-    scheduler = Scheduler(hello.settings, info.kv_bytes_per_token, PrefixCache(hello.settings.prefix_bytes))
-    loop = Loop(backend, scheduler, link.outbox.put)
+    tier = DiskTier(backend.freezer(), link.inbox.post)
+    tier.configure(hello.settings.disk)
+    link.die = lambda reason: _part(reason, link.inbox, tier)
+    scheduler = Scheduler(hello.settings, info.kv_bytes_per_token, PrefixCache(hello.settings.prefix_bytes, tier))
+    loop = Loop(backend, scheduler, link.outbox.put, tier)
     link.pong = loop.pong
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
     preparer = Preparer(tokenizer, info.vocab_size, lambda: min(info.context, scheduler.context), grammars)
@@ -104,6 +108,13 @@ def _step_back() -> None:
     for thread in os.listdir("/proc/self/task"):
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, int(thread), NICENESS)
+
+
+def _part(reason: str, inbox: Inbox, tier: DiskTier) -> NoReturn:
+    """Write what the next engine would otherwise compute again, then end. On the reader thread."""
+    inbox.post(Farewell())
+    tier.flush(_FLUSH_SECONDS)
+    _end(reason)
 
 
 def _end(reason: str) -> NoReturn:

@@ -34,12 +34,24 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     speculative: Speculative | None = None
 
 
+class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an engine keeps prefixes on disk: `bytes` is the cap of the whole directory, which engines share.
+
+    `key` names the weights; `ttl` are the seconds without a use after which a prefix is forgotten.
+    """
+
+    path: str
+    bytes: int
+    ttl: float
+    key: str
+
+
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Live settings of an engine: may change at any step. Bytes and seconds.
 
     `context` is the largest prompt plus answer in tokens, `concurrency` the rows decoded together,
     `kv_bytes` the budget of all rows' keys and values, `prefix_bytes` that of the prefix cache (0: none),
-    `stall_target` how long a prefill chunk may delay running streams.
+    `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine.
     """
 
     context: int
@@ -47,6 +59,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int
     prefix_bytes: int
     stall_target: float
+    disk: DiskSettings | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +81,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     """Messages to be rendered by a chat template: the checkpoint's own, or `template` where given.
 
     With `recipe` the tools are described in the system text instead: the model has no format of its own for calls.
+    The dialects are those that the model's own turns of the past are written in.
     """
 
     messages: tuple[Message, ...]
@@ -76,6 +90,8 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
     kwargs: dict[str, Any] = {}
     continue_final: bool = False
     recipe: bool = False
+    tool_dialect: str = "none"
+    reasoning_dialect: str = "none"
 
 
 Prompt = ChatPrompt | TextPrompt | TokenPrompt

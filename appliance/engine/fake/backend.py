@@ -4,16 +4,19 @@ import os
 import signal
 import threading
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from appliance.engine.backend import Batch, Candidate, Chunk, Opening, Sampled, StepResult
+from appliance.engine.backend import Batch, Candidate, Chunk, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.disk_entry import BrokenEntry, Frozen, Tensor
 from appliance.engine.fake import script as scripts
 from appliance.engine.fake.script import Script
 from appliance.engine.fake.tokenizer import END, FakeTokenizer, text_of
 from appliance.errors import EngineFault, LoadFailed
-from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
+from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, ModelInfo
 
 _LOAD_PARTS = 10
 
@@ -34,6 +37,24 @@ class FakeSnapshot:
 
     def can_trim(self) -> bool:
         return self.trim
+
+
+class FakeFreezer:
+    """Writes a snapshot's tokens as numbers of four bytes."""
+
+    def key(self, settings: DiskSettings) -> str:
+        return settings.key
+
+    def freeze(self, snapshot: Snapshot) -> Frozen:
+        assert isinstance(snapshot, FakeSnapshot)
+        data = memoryview(array("I", snapshot.tokens).tobytes())
+        return Frozen({"tokens": Tensor("U32", (len(snapshot.tokens),), data)}, [snapshot.token_bytes, snapshot.trim])
+
+    def thaw(self, file: Path, layout: Any, length: int) -> FakeSnapshot:
+        tokens = array("I", file.read_bytes()[-4 * length :])
+        if len(tokens) != length:
+            raise BrokenEntry(f"it has {len(tokens)} tokens, not {length}")
+        return FakeSnapshot(tuple(tokens), *layout)
 
 
 @dataclass(eq=False, slots=True)
@@ -101,6 +122,9 @@ class FakeBackend:
             notes=("scripted answers",),
         )
         return info, self._tokenizer
+
+    def freezer(self) -> "FakeFreezer":
+        return FakeFreezer()
 
     def open(self, opening: Opening) -> None:
         assert opening.id not in self._rows, "opened twice"

@@ -19,6 +19,7 @@ from appliance.engine.mlx.prefill import prefill
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice
+from appliance.engine.mlx.store import KVFreezer
 from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
 
@@ -38,6 +39,7 @@ class MlxBackend:
             reading = beside.submit(PromptTokenizer, Path(spec.path), spec.trust_remote_code)
             loaded = load(spec, progress)
             tokenizer = reading.result()
+        self._freezer = KVFreezer(Path(spec.path), loaded.dtype)
         self._model = loaded.model
         self._vocabulary, caches = _warm_up(loaded.model)
         self._batching = kv.batching(caches)
@@ -47,6 +49,10 @@ class MlxBackend:
         self._alone: dict[int, Decoding] = {}
         self._last: MlxStep | None = None
         return self._info(loaded, caches), tokenizer
+
+    def freezer(self) -> KVFreezer:
+        """What writes down the snapshots of this model."""
+        return self._freezer
 
     def open(self, opening: Opening) -> None:
         """Own caches, filled from the snapshot where there is one."""
