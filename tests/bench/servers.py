@@ -7,7 +7,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,12 +42,20 @@ class Server:
 @contextmanager
 def appliance(source: str, directory: Path, *, idle_unload: str = "never", concurrency: int = 16) -> Iterator[Server]:
     """`appliance up` with one lazy model; the deploy file and the log are written to `directory`."""
-    port, file = free_port(), directory / "deploy.yaml"
+    port = free_port()
     model = {"source": source, "idle_unload": idle_unload, "concurrency": concurrency}
     deploy = {"version": 1, "server": {"listen": f"{HOST}:{port}"}, "models": {"bench": model}}
-    file.write_text(json.dumps(deploy))  # JSON is YAML
+    with serving(json.dumps(deploy), port, directory, dict(os.environ)) as server:  # JSON is YAML
+        yield server
+
+
+@contextmanager
+def serving(deploy: str, port: int, directory: Path, environ: Mapping[str, str]) -> Iterator[Server]:
+    """`appliance up` with this text as `deploy.yaml` in `directory`."""
+    file = directory / "deploy.yaml"
+    file.write_text(deploy)
     command = [sys.executable, "-m", "appliance", "up", "--file", str(file)]
-    with _started("appliance", command, dict(os.environ), directory, port, "bench", "/healthz") as server:
+    with _started("appliance", command, environ, directory, port, "bench", "/healthz") as server:
         yield server
 
 
@@ -78,7 +86,7 @@ def free_port() -> int:
 
 @contextmanager
 def _started(
-    name: str, command: list[str], environ: dict[str, str], directory: Path, port: int, model: str, health: str
+    name: str, command: list[str], environ: Mapping[str, str], directory: Path, port: int, model: str, health: str
 ) -> Iterator[Server]:
     log, begun = directory / f"{name}.log", time.perf_counter()
     with running(command, environ, log) as process:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import client, compare, liveness, memory, process, report
+from tests.bench import client, compare, liveness, memory, mixed, process, report, soak
 from tests.bench.answer import Answer, Load, Outcome
 from tests.bench.compare import Sample
 from tests.bench.prompts import chats, words
@@ -128,6 +128,32 @@ def test_a_stopped_server_leaves_no_process_behind(source: str, tmp_path: Path) 
         assert server.pid in process.tree(os.getpid())
         assert process.pss_bytes(server.pid) > 0 < process.cpu_seconds(server.pid)
     assert server.pid not in process.tree(os.getpid())
+
+
+def test_a_soak_answers_everybody_and_lets_nothing_grow(tmp_path: Path) -> None:
+    scripts = [tmp_path / f"{name}.yaml" for name in ("even", "odd")]
+    for script in scripts:
+        script.write_text(SCRIPT + "step_ms: 2\n")
+
+    def deploy(number: int) -> dict[str, object]:
+        return {
+            "steady": {"source": f"fake:{scripts[0]}", "sampling": {"top_p": 0.5 + number % 2 / 10}},
+            "tossed": {"source": f"fake:{scripts[number % 2]}"},
+        }
+
+    soaked = soak.soak(deploy, 20, clients=4, max_tokens=8, pace=1.5)
+    assert soaked.failures == ()
+    assert all(soaked.counts[kind] for kind in (*mixed.PROTOCOLS, "left early", "reload", "load", "kills"))
+    descriptors = [reading.engine_descriptors for reading in soaked.readings]
+    assert set(descriptors) == {descriptors[0]}
+    assert "| threads of the server |" in soak.table(soaked)
+
+
+def test_a_slope_is_that_of_most_pairs_of_readings() -> None:
+    figures = [100, 101, 102, 900, 104]
+    readings = [soak.Reading(60.0 * at, size, *[0] * 7) for at, size in enumerate(figures)]
+    assert soak.slope(readings, "server_pss") == 60
+    assert soak.slope(readings, "engine_pss") == 0
 
 
 def _sample(number: int, target: str, speed: float, other_cores: float) -> Sample:
