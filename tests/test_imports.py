@@ -23,7 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "convert": {"config", "vocab", "errors"},
     "control": {"config", "wire", "protocols", "grammar", "models", "vocab", "errors", "log"},
     "engine": {"wire", "text", "grammar", "vocab", "errors", "log"},
-    "engine.mlx": {"engine", "vocab", "errors", "log"},
+    "engine.mlx": {"engine", "text", "vocab", "errors", "log"},
     "server": {"control", "protocols", "config", "vocab", "errors", "log"},
     "bench": {"protocols", "vocab", "errors", "log"},
     "cli": {
@@ -34,7 +34,7 @@ LAYERS: dict[str, set[str]] = {
 """Layer to the layers it may import; itself always."""
 
 THIRD: dict[str, set[str]] = {
-    "msgspec": {"vocab", "wire", "protocols", "control", "server", "engine", "engine.mlx", "config", "models"},
+    "msgspec": {"vocab", "wire", "text", "protocols", "control", "server", "engine", "engine.mlx", "config", "models"},
     "sanic": {"server"},
     "mlx": {"engine.mlx"},
     "mlx_lm": {"engine.mlx"},
@@ -44,6 +44,7 @@ THIRD: dict[str, set[str]] = {
     "watchfiles": {"control"},
     "yaml": {"config", "convert", "engine"},
     "jsonschema": {"config"},
+    "jinja2": {"text"},
     "llguidance": {"grammar", "engine.mlx"},
     "structlog": {"log"},
     "uvloop": {"cli"},

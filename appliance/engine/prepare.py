@@ -13,7 +13,6 @@ from appliance.engine.backend import Tokenizer
 from appliance.engine.constraint import Grammars
 from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
-from appliance.engine.recipe import in_words
 from appliance.engine.revealed import reveal
 from appliance.engine.sequence import Sequence
 from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
@@ -23,6 +22,7 @@ from appliance.text.dialects.format import ToolFormat
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
+from appliance.text.recipe import in_words
 from appliance.vocab.event import Event, Failed, Finished, Started, Usage
 from appliance.vocab.request import TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, Prompt, Submission

@@ -56,6 +56,12 @@ def calls(reader: Reader) -> Steps[None]:
             return
 
 
+def written(name: str, arguments: Any) -> str:
+    """One call as Python writes it."""
+    given = arguments if isinstance(arguments, dict) else {}
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+
 def value(text: str) -> Any:
     """A literal. Raises ValueError."""
     return SYNTAX.value(text)

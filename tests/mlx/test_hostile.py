@@ -95,7 +95,7 @@ def test_token_ids_past_the_vocabulary_are_refused(
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize("name", ["conversation", "chat_template", "self", "return_dict", "tools"])
+@pytest.mark.parametrize("name", ["messages", "chat_template", "self", "strftime_now", "tools"])
 def test_a_template_variable_of_the_renderers_own_is_refused_by_name(preparer: Preparer, name: str) -> None:
     with pytest.raises(TemplateFailed) as caught:
         preparer.prepare(submission(ChatPrompt(messages=HI.messages, kwargs={name: 1})), 1)
@@ -105,7 +105,10 @@ def test_a_template_variable_of_the_renderers_own_is_refused_by_name(preparer: P
 @pytest.mark.parametrize("arguments", ['{"a":' * 900 + "1" + "}" * 900, "[" * 100_000, "not json", '"text"'])
 def test_arguments_of_any_shape_are_rendered_or_refused(preparer: Preparer, arguments: str) -> None:
     call = Message(role="assistant", tool_calls=(ToolCall(id="1", name="f", arguments=arguments),))
-    template = "{{ messages[0].tool_calls[0].function.arguments | tojson | length }}"
+    template = (
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}"
+        "{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}"
+    )
     try:
         prepared = preparer.prepare(submission(ChatPrompt(messages=(call,), template=template)), 1)
     except BadRequest as error:

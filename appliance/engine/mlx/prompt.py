@@ -1,33 +1,20 @@
 """Renders messages with a checkpoint's chat template and turns the text into token ids."""
 
 import json
+import re
 from collections.abc import Sequence
-from inspect import signature
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import jinja2
 from mlx_lm.tokenizer_utils import load as load_tokenizer
-from transformers import PreTrainedTokenizerBase
+from transformers.utils.chat_template_utils import encode_marked_chat, mark_control_tokens
 
 from appliance.engine.mlx.tokens import TokenBytes
 from appliance.errors import LoadFailed, TemplateFailed
-from appliance.vocab.request import Message, Tool
+from appliance.text.rendering import Renderer
+from appliance.text.template import Template
 from appliance.vocab.spec import ChatPrompt
-
-RESERVED = frozenset(signature(PreTrainedTokenizerBase.apply_chat_template).parameters) - {"kwargs"}
-"""Names a template variable cannot have: the renderer's own."""
-
-# Whatever a template does wrong with these messages, jinja's own errors aside.
-_TEMPLATE_FAULTS = (
-    jinja2.TemplateError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    RecursionError,
-)
 
 
 class PromptTokenizer:
@@ -45,38 +32,32 @@ class PromptTokenizer:
         self.eos_ids = frozenset(wrapper.eos_token_ids)
         added = self._tokenizer.added_tokens_decoder
         self.specials = {id: token.content for id, token in added.items() if token.special}
+        self._added = [token.content for token in added.values()]
+        self._control = lru_cache(maxsize=8)(self._control_tokens)
+        named = self._tokenizer.special_tokens_map
+        constants = {name: token for name, token in named.items() if isinstance(token, str)}
+        self._renderer = Renderer(self._tokenizer.chat_template, constants, datetime.now)
 
     def render(self, prompt: ChatPrompt) -> list[int]:
-        """Token ids of the rendered conversation. Raises TemplateFailed with the template's own message."""
-        if reserved := sorted(RESERVED & prompt.kwargs.keys()):
-            field = f"chat_template_kwargs.{reserved[0]}"
-            raise TemplateFailed(f"`{field}` is set by the server", param=field)
-        template = prompt.template or self._tokenizer.chat_template
-        if template is None:
-            raise TemplateFailed(
-                "this checkpoint has no chat template; set template.file in the deploy file", param="messages"
-            )
+        """Token ids of the rendered conversation: what users and tools said holds no special tokens and none of the
+        template's own marks. Raises TemplateFailed with the template's own message.
+        """
+        control = self._control(self._renderer.template(prompt))
+        text = self._renderer.text(prompt, lambda said: mark_control_tokens(said, control))
         try:
-            text = self._tokenizer.apply_chat_template(
-                [_as_dict(message) for message in prompt.messages],
-                tools=[_tool(tool) for tool in prompt.tools] or None,
-                chat_template=template,
-                tokenize=False,
-                add_generation_prompt=not prompt.continue_final,
-                continue_final_message=prompt.continue_final,
-                **prompt.kwargs,
-            )
-        except (
-            jinja2.TemplateError,
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            IndexError,
-            RecursionError,
-        ) as error:
-            raise TemplateFailed(f"the chat template refused these messages: {error}", param="messages") from error
-        return self._tokenizer.encode(text, add_special_tokens=False)
+            return encode_marked_chat(self._tokenizer, text)
+        except ValueError as error:
+            raise TemplateFailed(f"these messages imitate its marks: {error}", param="messages") from error
+
+    def text_of(self, prompt: ChatPrompt) -> str:
+        """The rendered conversation. Raises TemplateFailed with the template's own message."""
+        return self._renderer.text(prompt)
+
+    def _control_tokens(self, template: Template) -> re.Pattern[str]:
+        """Tokens that mean something to the model: special ones, and those the template writes."""
+        special = set(self.specials.values())
+        control = sorted((t for t in self._added if t in special or t in template.literal), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, control)) or "(?!)")
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token ids of a raw text; its beginning-of-sequence token is not doubled where the text brings it."""
@@ -110,36 +91,3 @@ def _eos_ids(directory: Path) -> list[int] | None:
         if ids is not None:
             return list(ids) if isinstance(ids, list) else [ids]
     return None
-
-
-def _as_dict(message: Message) -> dict[str, Any]:
-    out: dict[str, Any] = {"role": message.role, "content": message.content or ""}
-    if message.name is not None:
-        out["name"] = message.name
-    if message.reasoning is not None:
-        out["reasoning_content"] = message.reasoning
-    if message.tool_call_id is not None:
-        out["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        out["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call.arguments)},
-            }
-            for call in message.tool_calls
-        ]
-    return out
-
-
-def _arguments(text: str) -> Any:
-    """Most templates want a mapping and print it as JSON themselves; what is not JSON stays text."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}

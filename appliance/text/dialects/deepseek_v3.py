@@ -1,7 +1,7 @@
 """`<｜tool▁call▁begin｜>function<｜tool▁sep｜>name` and a fenced object, as DeepSeek V3 and R1 write it."""
 
 from appliance.text import json_body
-from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.dialects.format import ToolFormat, Written, anywhere, json_text
 from appliance.text.markup import Section
 from appliance.text.reader import Reader, Steps
 
@@ -28,10 +28,20 @@ def read(reader: Reader) -> Steps[None]:
     yield from SECTION.read(reader, _call)
 
 
+def write(calls: Written) -> str:
+    """Each call with its object in a fence."""
+    each = (
+        f"{SECTION.call}function{SEPARATOR}{name}\n{_FENCE}json\n{json_text(arguments)}\n{_FENCE}{CALL_END}"
+        for name, arguments in calls
+    )
+    return f"{SECTION.begin}{''.join(each)}{SECTION.end}"
+
+
 FORMAT = ToolFormat(
     name="deepseek_v3",
     aliases=("deepseek", "deepseek_r1"),
     openers=anywhere(SECTION.begin, SECTION.call),
     read=read,
     markers=(SECTION.end, SEPARATOR, CALL_END),
+    write=write,
 )

@@ -2,7 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.deepseek_v3 import CALL_END, SECTION, SEPARATOR
-from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.dialects.format import ToolFormat, Written, anywhere, json_text
 from appliance.text.reader import Reader, Steps
 
 
@@ -18,10 +18,17 @@ def read(reader: Reader) -> Steps[None]:
     yield from SECTION.read(reader, _call)
 
 
+def write(calls: Written) -> str:
+    """Each call with its object between tags."""
+    each = (f"{SECTION.call}{name}{SEPARATOR}{json_text(arguments)}{CALL_END}" for name, arguments in calls)
+    return f"{SECTION.begin}{''.join(each)}{SECTION.end}"
+
+
 FORMAT = ToolFormat(
     name="deepseek_v31",
     aliases=("deepseek_v3_1",),
     openers=anywhere(SECTION.begin, SECTION.call),
     read=read,
     markers=(SECTION.end, SEPARATOR, CALL_END),
+    write=write,
 )

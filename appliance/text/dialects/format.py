@@ -1,8 +1,10 @@
 """What a tool-call format is."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from appliance.text.reader import Landing, Reader, Steps
 
@@ -26,6 +28,11 @@ def no_calls(reader: Reader) -> Steps[Landing | None]:
     yield
 
 
+Written = Sequence[tuple[str, Any]]
+"""Calls: names and arguments."""
+Write = Callable[[Written], str]
+
+
 @dataclass(frozen=True, slots=True)
 class ToolFormat:
     """Calls begin with one of `openers`; `read` reads on from there.
@@ -33,6 +40,7 @@ class ToolFormat:
     `markers` are the tags it mentions beside the openers: where they are special tokens of a tokenizer, their text is
     shown to `read`. Where a prompt ends with `start`, the answer begins as if that opener had just been read.
     With `frames` the openers count inside reasoning too: the format says itself what is reasoning.
+    `write` puts calls of the past into text, for templates that do not.
     """
 
     name: str
@@ -42,6 +50,7 @@ class ToolFormat:
     markers: tuple[str, ...] = ()
     start: str = ""
     frames: bool = False
+    write: Write | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -55,3 +64,13 @@ def anywhere(*texts: str) -> tuple[Opener, ...]:
 
 def at_line(*texts: str) -> tuple[Opener, ...]:
     return tuple(Opener(text, Where.LINE) for text in texts)
+
+
+def json_text(value: Any) -> str:
+    """JSON as models write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def as_objects(calls: Written) -> str:
+    """A list of objects with names and arguments."""
+    return json_text([{"name": name, "arguments": arguments} for name, arguments in calls])

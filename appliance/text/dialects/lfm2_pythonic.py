@@ -1,7 +1,7 @@
 """`<|tool_call_start|>[name(key=value), …]<|tool_call_end|>`, as LFM2 writes it; text may follow."""
 
 from appliance.text import python_call
-from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.dialects.format import ToolFormat, Written, anywhere
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
@@ -14,4 +14,11 @@ def read(reader: Reader) -> Steps[None]:
     yield from reader.option(_CLOSE)
 
 
-FORMAT = ToolFormat(name="lfm2_pythonic", aliases=("lfm2",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE,))
+def write(calls: Written) -> str:
+    """A list of Python calls in tags."""
+    return f"{_OPEN}[{', '.join(python_call.written(name, arguments) for name, arguments in calls)}]{_CLOSE}"
+
+
+FORMAT = ToolFormat(
+    name="lfm2_pythonic", aliases=("lfm2",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE,), write=write
+)

@@ -1,7 +1,7 @@
 """`functools[{"name": …, "arguments": {…}}]`, as Phi-4-mini writes it; also `<|tool_call|>[…]<|/tool_call|>`."""
 
 from appliance.text import json_body
-from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.dialects.format import ToolFormat, Written, anywhere, as_objects
 from appliance.text.reader import Reader, Steps
 
 _BARE, _OPEN, _CLOSE = "functools[", "<|tool_call|>", "<|/tool_call|>"
@@ -14,10 +14,16 @@ def read(reader: Reader) -> Steps[None]:
         yield from json_body.calls(reader, _CLOSE)
 
 
+def write(calls: Written) -> str:
+    """A list behind the word."""
+    return f"functools{as_objects(calls)}"
+
+
 FORMAT = ToolFormat(
     name="phi4_mini",
     aliases=("phi4", "phi4_mini_json", "phi"),
     openers=anywhere(_BARE, _OPEN),
     read=read,
     markers=(_CLOSE,),
+    write=write,
 )

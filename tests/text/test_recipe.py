@@ -2,7 +2,7 @@
 
 import json
 
-from appliance.engine.recipe import in_words
+from appliance.text.recipe import in_words
 from appliance.vocab.request import Message, Tool, ToolCall
 from appliance.vocab.spec import ChatPrompt
 from tests.text.folding import channels, fold
