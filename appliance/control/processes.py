@@ -10,6 +10,7 @@ from appliance.control.demand import Demand
 from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
 from appliance.control.run import Run
+from appliance.control.sizes import Sizes
 from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
 from appliance.control.vigil import probe, watch
@@ -37,6 +38,7 @@ class Processes:
         happen: Happen,
         *,
         bound: Bound,
+        sizes: Sizes,
         on_trial: Callable[[str], bool],
         on_death: Callable[[str, int, End], None],
         next_id: Callable[[], int],
@@ -46,6 +48,7 @@ class Processes:
         self.empty = asyncio.Event()
         self.empty.set()
         self._machine, self._own, self._happen = machine, own, happen
+        self._sizes = sizes
         self._bound, self._on_trial, self._on_death, self._next_id = bound, on_trial, on_death, next_id
         self._share = 0
 
@@ -161,8 +164,10 @@ class Processes:
             pids[pid].taken = size
         run = self.runs.get(loaded) if loaded is not None else None
         # What a scripted engine takes says nothing of the model it plays.
-        real = run is not None and run.demand.first.source.kind != "fake"
-        self._happen(registry.on_measured, measured.capacity, loaded, run.taken if run and real else None)
+        real = run if run is not None and run.demand.first.source.kind != "fake" else None
+        if real is not None and real.taken is not None:
+            await asyncio.to_thread(self._sizes.note, real.demand.fingerprint, real.taken)
+        self._happen(registry.on_measured, measured.capacity, loaded, real.taken if real else None)
 
     async def measure_again(self) -> None:
         """Keep looking."""

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from appliance.config.deployment import Deployment, ModelSpec
 from appliance.control import demand, registry
-from appliance.control.demand import Demand, Place
+from appliance.control.demand import Demand
 from appliance.control.downloads import Downloads
 from appliance.control.lease import Lease
 from appliance.control.machine import Machine
@@ -38,7 +38,9 @@ from appliance.control.residency import (
     WakeAt,
 )
 from appliance.control.run import Run
+from appliance.control.sizes import Sizes
 from appliance.control.status import ModelStatus, Observed, describe
+from appliance.control.survey import survey
 from appliance.control.suspicion import End
 from appliance.control.watchdog import Bound
 from appliance.errors import InUse, UnknownModel
@@ -59,7 +61,7 @@ class Supervisor:
     """See the module. All methods belong to one event loop.
 
     `environ` is what engines and downloads get, `engine_log` the format and level of what engines log; an engine that
-    makes no progress within `bound` is killed.
+    makes no progress within `bound` is killed. `sizes` are what engines took before, and learn what they take.
     `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
     `on_change` is called whenever something about an engine may have changed, `on_death` with model, pid and end of
     an engine that ended by itself.
@@ -73,12 +75,14 @@ class Supervisor:
         environ: Mapping[str, str],
         engine_log: tuple[str, str] = ("console", "info"),
         bound: Bound = HANG,
+        sizes: Sizes | None = None,
     ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] = _nothing
         self.on_change: Callable[[], None] = _nobody
         self.on_death: Callable[[str, int, End], None] = _nobody
         self._store = store
         self._machine = Machine.of_this(environ, engine_log)
+        self._sizes = Sizes() if sizes is None else sizes
         self._state = Registry()
         self._deployment: Deployment | None = None
         self._demands: Mapping[str, Demand] = {}
@@ -93,6 +97,7 @@ class Supervisor:
             self._own,
             self._happen,
             bound=bound,
+            sizes=self._sizes,
             on_trial=lambda fingerprint: fingerprint in self._state.former,
             on_death=lambda *told: self.on_death(*told),
             next_id=self.next_id,
@@ -121,7 +126,7 @@ class Supervisor:
 
     async def prepare(self, deployment: Deployment) -> Prepared:
         """Look up, off the loop, what `commit` needs."""
-        places = await asyncio.to_thread(_survey, deployment, self._store, self._machine)
+        places = await asyncio.to_thread(survey, deployment, self._store, self._machine, self._sizes)
         return Prepared(deployment, demand.demands(deployment, places))
 
     def commit(self, prepared: Prepared) -> None:
@@ -305,8 +310,3 @@ def _nobody(*told: object) -> None: ...
 
 
 async def _nothing() -> None: ...
-
-
-def _survey(deployment: Deployment, store: Store, machine: Machine) -> dict[str, Place]:
-    models = demand.distinct(deployment.models.values())
-    return {model.fingerprint: machine.place(model, store.locate(model.source)) for model in models}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.control.sizes import Sizes
 from tests.process.site import answer
 
 # A fake engine counts 64 MiB; a fifth of the budget is kept for caches.
@@ -107,9 +108,10 @@ async def test_exclusive_models_are_never_in_memory_together_and_max_loaded_boun
 
 
 @pytest.mark.model
-async def test_the_memory_of_a_real_engine_is_measured(site, tiny_llama):
+async def test_the_memory_of_a_real_engine_is_measured_and_known_after_a_restart(site, tiny_llama):
     deployment = site.deployment({"m": {"source": str(tiny_llama), "dtype": "float32", "context": 512}})
-    async with site.supervisor() as supervisor:
+    path = site.directory / "sizes.json"
+    async with site.supervisor(sizes=Sizes(path)) as supervisor:
         await supervisor.apply(deployment)
         [before] = supervisor.status()
         await answer(supervisor, deployment, max_tokens=2)
@@ -117,4 +119,8 @@ async def test_the_memory_of_a_real_engine_is_measured(site, tiny_llama):
         assert before.taken is None
         assert after.taken is not None
         # What is planned is what was measured, and room for the largest step.
-        assert after.taken < after.bytes < before.bytes
+        assert after.taken < after.bytes != before.bytes
+    async with site.supervisor(sizes=Sizes(path)) as supervisor:
+        await supervisor.apply(deployment)
+        [restarted] = supervisor.status()
+        assert (restarted.taken, restarted.bytes) == (None, after.bytes)
