@@ -45,8 +45,12 @@ class FamilyFile:
     """One file of `profiles/`: the family, how it is recognised, and its short names with their sources."""
 
     family: Family
-    match: Match
+    matches: tuple[Match, ...]
     catalogue: Mapping[str, str]
+
+    def score(self, checkpoint: Checkpoint) -> int:
+        """How well the best of its ways to be recognised fits; 0 where none does."""
+        return max((match.score(checkpoint) for match in self.matches), default=0)
 
 
 def family_file(value: Mapping[str, Any]) -> FamilyFile:
@@ -64,13 +68,15 @@ def family_file(value: Mapping[str, Any]) -> FamilyFile:
         reasoning_dialect=dialects.get("reasoning", "none"),
         capabilities=frozen(value.get("capabilities", EMPTY)),
     )
-    match = Match(**{group: tuple(texts) for group, texts in value.get("match", EMPTY).items()})
+    written = value.get("match", [])
+    ways = written if isinstance(written, list) else [written]
+    matches = tuple(Match(**{group: tuple(texts) for group, texts in way.items()}) for way in ways)
     entries = {name: entry["source"] for name, entry in value.get("aliases", EMPTY).items()}
-    return FamilyFile(family, match, MappingProxyType(entries))
+    return FamilyFile(family, matches, MappingProxyType(entries))
 
 
 def recognise(checkpoint: Checkpoint, families: Iterable[FamilyFile]) -> FamilyFile | None:
     """The family with the highest score, by name among equals; None where nothing fits."""
-    scored = [(f.match.score(checkpoint), f.family.name, f) for f in families]
+    scored = [(f.score(checkpoint), f.family.name, f) for f in families]
     best = max(((s, name, f) for s, name, f in scored if s > 0), key=lambda row: (row[0], row[1]), default=None)
     return best[2] if best else None

@@ -18,10 +18,6 @@ CHATML = "{{'<|im_start|>' + message['role'] + '<|im_end|>'}}"
 CATALOGUE = [(short, source) for file in FAMILIES.values() for short, source in file.catalogue.items()]
 
 
-def chatml(model_type: str, words: str) -> Checkpoint:
-    return checkpoint(model_type=model_type, template=CHATML + words)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_names_formats_that_exist(name: str) -> None:
     family = FAMILIES[name].family
@@ -32,7 +28,7 @@ def test_a_family_names_formats_that_exist(name: str) -> None:
 def test_there_is_a_family_for_the_rest_and_nothing_matches_it() -> None:
     generic = FAMILIES[GENERIC]
     assert generic.family == Family("generic")
-    assert generic.match.score(checkpoint()) == 0
+    assert generic.score(checkpoint()) == 0
 
 
 @pytest.mark.parametrize(("short", "source"), CATALOGUE, ids=[short for short, _ in CATALOGUE])
@@ -46,26 +42,150 @@ def test_a_short_name_stands_for_one_source() -> None:
     assert len({short for short, _ in CATALOGUE}) == len(CATALOGUE)
 
 
+# What stands in a family's chat template and tells it from others: family, tool dialect, reasoning dialect, texts.
+TEMPLATES = [
+    ("qwen2.5", "hermes_json", "none", "<|im_start|> You are Qwen, created by Alibaba Cloud. <tool_call> arguments"),
+    ("qwq", "hermes_json", "deepseek_r1", "<|im_start|> <tool_call> message.content.split('</think>')[-1] <think>"),
+    ("qwen3", "hermes_json", "think_tags", "<|im_start|> <tool_call> enable_thinking <think> reasoning_content"),
+    (
+        "qwen3-instruct-2507", "hermes_json", "none",
+        "<|im_start|> <tool_call> messages[0].content + '\\n\\n' tool_call.arguments is string",
+    ),
+    ("qwen3-thinking-2507", "hermes_json", "think_tags", "<|im_start|> <tool_call> <think> reasoning_content"),
+    ("qwen3-coder", "qwen3_coder", "none", "<|im_start|> <tool_call> <function= <parameter= <IMPORTANT>"),
+    (
+        "qwen3.5", "qwen3_coder", "think_tags",
+        "<|im_start|> <tool_call> enable_thinking <think> <function= <parameter= reasoning_content <|vision_start|>",
+    ),
+    (
+        "qwen3.6", "qwen3_coder", "think_tags",
+        "<|im_start|> <tool_call> enable_thinking preserve_thinking <think> <function= <parameter= "
+        "reasoning_content <|vision_start|>",
+    ),
+    ("llama3", "llama3_json", "none", "<|start_header_id|> <|eot_id|> <|python_tag|> parameters"),
+    ("llama4", "llama4_pythonic", "none", "<|header_start|> <|eot|> <|python_start|><|python_end|>"),
+    ("functionary-v3.1", "functionary_v31", "none", "<|start_header_id|> <|eot_id|> <function=name>{}</function>"),
+    ("functionary-v3.2", "functionary_v32", "none", "<|start_header_id|> <|eot_id|> recipient >>>all"),
+    ("firefunction", "phi4_mini", "none", "<|start_header_id|> <|eot_id|> functools[{}]"),
+    ("xlam", "xlam", "none", "You are developed by Salesforce xLAM team <|im_start|>"),
+    ("hermes", "hermes_json", "think_tags", "<|im_start|> You are a function calling AI model <tool_call>"),
+    ("hermes-4", "hermes_json", "think_tags", "<|im_start|> <tool_call> You are a deep thinking AI"),
+    ("mistral", "mistral_json", "none", "[INST] [/INST] [TOOL_CALLS] [AVAILABLE_TOOLS]"),
+    ("mistral-small-3.2", "mistral_call_id", "none", "[INST] [/INST] [TOOL_CALLS] [CALL_ID] [ARGS] [SYSTEM_PROMPT]"),
+    ("devstral", "mistral_args", "none", "[INST] [/INST] [TOOL_CALLS] [ARGS] [SYSTEM_PROMPT]"),
+    ("magistral", "mistral_args", "mistral_think", "[INST] [/INST] [TOOL_CALLS] [ARGS] [THINK] [/THINK]"),
+    ("gemma3", "json", "none", "<start_of_turn> <start_of_image> <end_of_turn>"),
+    ("gemma4", "gemma4", "gemma4_channel", "<|turn> <turn|> <|tool_call> <|channel> enable_thinking"),
+    ("phi3", "json", "none", "<|system|> <|user|> <|assistant|> <|end|>"),
+    ("phi4", "json", "none", "<|im_start|> <|im_sep|> <|im_end|>"),
+    ("phi4-reasoning", "json", "deepseek_r1", "<|im_start|> <|im_sep|> <|im_end|> <think>"),
+    ("phi4-mini", "phi4_mini", "none", "<|tool|> <|/tool|> <|end|> <|assistant|>"),
+    ("phi4-mini-reasoning", "json", "deepseek_r1", "Your name is Phi AI math expert developed by Microsoft <|end|>"),
+    ("deepseek-v3", "deepseek_v3", "think_tags", "<｜User｜> <｜tool▁calls▁begin｜> '<｜Assistant｜>'"),
+    ("deepseek-r1", "deepseek_v3", "deepseek_r1", "<｜User｜> <｜tool▁calls▁begin｜> <｜Assistant｜><think>"),
+    ("deepseek-v3.1", "deepseek_v31", "deepseek_r1", "<｜User｜> <｜tool▁calls▁begin｜> <｜Assistant｜></think>"),
+    ("deepseek-v3.2", "deepseek_dsml", "deepseek_r1", "<｜User｜> <｜DSML｜function_calls> <｜DSML｜invoke"),
+    ("deepseek-v4", "deepseek_dsml_v4", "deepseek_r1", "<｜User｜> '｜DSML｜' tool_calls> thinking"),
+    ("glm-4.5", "glm45", "think_tags", "<|observation|> <tool_call> <arg_key> <arg_value> enable_thinking"),
+    ("glm-4.7", "glm47", "think_tags", "<|observation|> <tool_call> <arg_key> <arg_value> clear_thinking"),
+    ("laguna", "glm47", "think_tags", "<assistant> <tool_call> <arg_key> <arg_value> preserve_thinking"),
+    ("gpt-oss", "harmony", "harmony", "<|start|> <|channel|> <|message|> reasoning_effort"),
+    ("granite-3", "granite", "granite", "<|start_of_role|> <|end_of_role|> <|tool_call|> thinking"),
+    ("granite-4", "hermes_json", "none", "<|start_of_role|> <|end_of_role|> <tool_call> <tool_response>"),
+    ("granite-4.2", "qwen3_coder", "think_tags", "<|start_of_role|> <|end_of_role|> <tool_call> <function="),
+    ("kimi-k2", "kimi_k2", "think_tags", "<|im_middle|> <|tool_calls_section_begin|> <|tool_call_argument_begin|>"),
+    ("kimi-k3", "kimi_k3", "kimi_k3", "<|open|> <|sep|> <|close|> <|end_of_msg|>"),
+    ("minimax-m2", "minimax_m2", "deepseek_r1", "<minimax:tool_call> <invoke name= <think> ]~b]ai"),
+    (
+        "step-3.5", "step", "deepseek_r1",
+        "<|im_start|> <im_patch> <tool_call> <function= <parameter= <IMPORTANT> <think> reasoning_content",
+    ),
+    ("seed-oss", "seed_oss", "seed_think", "<seed:bos> <seed:tool_call> <function= <parameter= <seed:think>"),
+    ("nemotron-2", "nemotron", "think_tags", "<TOOLCALL> <AVAILABLE_TOOLS> <SPECIAL_12> enable_thinking"),
+    (
+        "nemotron-3", "qwen3_coder", "think_tags",
+        "<|im_start|> <tool_call> <function= <parameter= <IMPORTANT> <think> enable_thinking reasoning_content "
+        "truncate_history_thinking",
+    ),
+    ("lfm2", "lfm2_pythonic", "none", "<|im_start|> List of tools: <|tool_list_start|>[ <|tool_response_start|>"),
+    ("lfm2.5", "lfm2_pythonic", "think_tags", "<|im_start|> List of tools: [ keep_past_thinking"),
+    ("command-r", "command", "none", "<|START_OF_TURN_TOKEN|> Action:"),
+    ("command", "command", "command", "<|START_OF_TURN_TOKEN|> <|START_ACTION|> <|START_THINKING|> Action:"),
+    ("smollm2", "none", "none", "<|im_start|> named SmolLM"),
+    ("smollm3", "hermes_json", "think_tags", "<|im_start|> xml_tools <tool_call> /no_think enable_thinking <think>"),
+    ("olmo3", "olmo3_pythonic", "think_tags", "<|im_start|> <function_calls> <functions>"),
+    ("apertus", "apertus", "apertus", "<|tools_prefix|> <|inner_prefix|> enable_thinking"),
+    ("exaone-4", "hermes_json", "think_tags", "[|assistant|] [|endofturn|] <tool_call> <think>"),
+    ("minicpm5", "minicpm", "think_tags", "<|im_start|> <function name= <param name= <think> enable_thinking"),
+    ("ernie-4.5", "hermes_json", "ernie", "<tool_call> <think> <response>"),
+    ("jamba", "hunyuan", "none", "<|bom|> <|eom|> <tool_calls>"),
+    ("apriel", "hunyuan", "none", "<|user|> <|end|> <|assistant|> <tool_calls> <tool_call> [BEGIN FINAL RESPONSE]"),
+    ("mimo", "hermes_json", "think_tags", "<|im_start|> You are MiMo, developed by Xiaomi. <tool_call>"),
+    ("cogito", "hermes_json", "think_tags", "<|im_start|> <tool_call> Enable deep thinking subroutine."),
+    (
+        "bielik", "hermes_json", "think_tags",
+        "<|im_start|> <tool_call> <|function_list|> <think> enable_thinking reasoning_content",
+    ),
+    ("reka-edge", "hermes_json", "think_tags", "<sep> <REKA_IMG_TOKEN> <tool_call> <think>"),
+    ("rwkv", "json", "think_tags", "'User: ' 'Assistant:' <think>"),
+    ("format-hermes", "hermes_json", "think_tags", "<|someone|> <tool_call> arguments"),
+    ("format-qwen-xml", "qwen3_coder", "think_tags", "<|someone|> <tool_call> <function= <parameter="),
+    ("format-glm", "glm47", "think_tags", "<|someone|> <tool_call> <arg_key> <arg_value>"),
+]  # fmt: skip
+BY_TYPE = [
+    ("qwen3-coder-next", "qwen3_next", "<|im_start|> <tool_call> <function= <parameter= <IMPORTANT>"),
+    ("qwen3-vl", "qwen3_vl_moe", "<|im_start|> <tool_call> <think> reasoning_content"),
+    ("gemma3", "gemma3_text", "<start_of_turn>user"),
+    ("gemma3n", "gemma3n", "<start_of_turn> <start_of_image>"),
+    ("mistral-small-4", "mistral4", "[INST] [/INST] [TOOL_CALLS] [ARGS] [THINK]"),
+    ("deepseek-coder-v2", "deepseek_v2", "User: Assistant:"),
+    ("deepseek-v3.2", "deepseek_v32", ""),
+    ("deepseek-v4", "deepseek_v41", ""),
+    ("hunyuan", "hunyuan_v1_dense", "<think> enable_thinking"),
+    ("ernie-4.5", "ernie4_5_moe", "User: "),
+]
+
+
 @pytest.mark.parametrize(
-    ("facts", "family"),
+    ("name", "tools", "thinking", "template"), TEMPLATES, ids=[f"{i} {row[0]}" for i, row in enumerate(TEMPLATES)]
+)
+@pytest.mark.parametrize("model_type", ["", "llama"])
+def test_a_family_is_recognised_by_its_template_whatever_the_architecture(
+    name: str, tools: str, thinking: str, template: str, model_type: str
+) -> None:
+    found = recognise(checkpoint(model_type=model_type, template=template), FAMILIES.values())
+    assert found is not None
+    assert (found.family.name, found.family.tool_dialect, found.family.reasoning_dialect) == (name, tools, thinking)
+
+
+@pytest.mark.parametrize(("name", "model_type", "template"), BY_TYPE, ids=[f"{row[0]} {row[1]}" for row in BY_TYPE])
+def test_some_families_need_their_architecture_to_be_told_apart(name: str, model_type: str, template: str) -> None:
+    found = recognise(checkpoint(model_type=model_type, template=template), FAMILIES.values())
+    assert found is not None
+    assert found.family.name == name
+
+
+def test_every_family_is_in_one_of_the_tables() -> None:
+    seen = {row[0] for row in TEMPLATES} | {row[0] for row in BY_TYPE}
+    assert FAMILIES.keys() - seen == {GENERIC}
+
+
+@pytest.mark.parametrize(
+    "facts",
     [
-        pytest.param(checkpoint(template=CHATML + "assistant named SmolLM"), "smollm2", id="smollm2"),
-        pytest.param(checkpoint(), "llama3", id="llama 3"),
-        pytest.param(checkpoint(template=CHATML), None, id="a llama with another template"),
-        pytest.param(checkpoint(template=None), None, id="no template"),
-        pytest.param(chatml("qwen2", "created by Alibaba Cloud"), "qwen2.5", id="qwen 2.5"),
-        pytest.param(chatml("qwen3", "<tool_call> enable_thinking <think>"), "qwen3", id="qwen 3"),
-        pytest.param(chatml("qwen3", "<tool_call>"), "qwen3-instruct-2507", id="qwen 3 that never thinks"),
-        pytest.param(chatml("qwen3_moe", "<tool_call> <think>"), "qwen3-thinking-2507", id="qwen 3 that thinks"),
-        pytest.param(chatml("qwen3_moe", "<tool_call> <function="), "qwen3-coder", id="qwen 3 coder"),
-        pytest.param(checkpoint(model_type="gemma3_text", template="<start_of_turn>user"), "gemma3", id="gemma 3"),
-        pytest.param(checkpoint(model_type="mistral", template="[INST] hello [/INST]"), "mistral", id="mistral"),
-        pytest.param(checkpoint(model_type="zebra", repo="mlx-community/Qwen3-4B-4bit"), None, id="only the name"),
+        pytest.param(checkpoint(template=CHATML), id="a llama with another template"),
+        pytest.param(checkpoint(template=None), id="no template"),
+        pytest.param(checkpoint(model_type="zebra", repo="x/Qwen3-4B-4bit", template=CHATML), id="a name"),
     ],
 )
-def test_a_checkpoint_is_recognised_by_what_it_says(facts: Checkpoint, family: str | None) -> None:
-    found = recognise(facts, FAMILIES.values())
-    assert (found.family.name if found else None) == family
+def test_what_says_nothing_of_itself_is_of_no_family(facts: Checkpoint) -> None:
+    assert recognise(facts, FAMILIES.values()) is None
+
+
+def test_the_best_tool_family_never_ties_with_another() -> None:
+    for name, _, _, template in TEMPLATES:
+        scores = sorted(family.score(checkpoint(model_type="", template=template)) for family in FAMILIES.values())
+        assert scores[-1] > scores[-2], name
 
 
 @pytest.mark.parametrize(
@@ -89,7 +209,7 @@ def test_all_given_groups_must_hold_and_more_asked_scores_more(match: Match, sco
 
 
 def test_among_equals_the_name_decides_whatever_the_order() -> None:
-    one, two = (FamilyFile(Family(name), Match(model_type=("llama",)), {}) for name in ("a", "b"))
+    one, two = (FamilyFile(Family(name), (Match(model_type=("llama",)),), {}) for name in ("a", "b"))
     assert recognise(checkpoint(), [one, two]) == recognise(checkpoint(), [two, one])
 
 
