@@ -7,7 +7,7 @@ from pathlib import Path
 from appliance.config.deployment import Deployment, ModelSpec
 from appliance.control.eviction import Policy
 from appliance.control.residency import Terms, Want
-from appliance.vocab.spec import EngineSettings, EngineSpec
+from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec
 
 PREFIX_SHARE = 1 / 3
 """The most of an engine's share of free memory its prefix cache may take from running requests."""
@@ -90,7 +90,16 @@ class Demand:
             kv_bytes=share - prefix,
             prefix_bytes=prefix,
             stall_target=self.stall_target,
+            disk=self._disk,
         )
+
+    @property
+    def _disk(self) -> DiskSettings | None:
+        """That of the model which asks for most, where its prefixes are kept in memory at all."""
+        wished = max((model.cache for model in self.models), key=lambda cache: cache.disk_bytes)
+        if not wished.disk_bytes or not wished.prefix_bytes:
+            return None
+        return DiskSettings(path=wished.path, bytes=wished.disk_bytes, ttl=wished.ttl, key=self.first.fingerprint)
 
 
 def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, Demand]:

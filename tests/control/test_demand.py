@@ -43,6 +43,23 @@ def test_the_prefix_cache_takes_what_it_may_and_leaves_most_to_requests(tmp_path
     assert (poor.prefix_bytes, poor.kv_bytes) == (32 << 20, 64 << 20)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "kept"),
+    [
+        pytest.param({"memory": "1GiB"}, None, id="not unless it is asked for"),
+        pytest.param(
+            {"memory": "1GiB", "disk": "2GiB", "path": "/kv", "ttl": "1h"}, ("/kv", 2 * GIB, 3600), id="asked"
+        ),
+        pytest.param("none", None, id="without prefixes"),
+    ],
+)
+def test_prefixes_go_to_disk_where_the_policy_says_so(tmp_path, prefix, kept):
+    [demand] = resolve(tmp_path, {"a": {"cache": "own"}}, cache={"own": {"prefix": prefix}}).values()
+    disk = demand.settings(3 * GIB).disk
+    assert (disk and (disk.path, disk.bytes, disk.ttl)) == kept
+    assert disk is None or disk.key == demand.first.fingerprint
+
+
 @pytest.mark.parametrize("source, changes", [("./tiny.gguf", True), ("fake:s.yaml", False)])
 def test_another_blas_needs_another_process_but_not_for_a_script(tmp_path, source, changes):
     (tmp_path / "tiny.gguf").write_bytes(b"")
