@@ -14,6 +14,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -60,12 +61,34 @@ class Soaked:
 def main() -> None:
     asked = options().parse_args()
     exit_on_sigterm()
-    source = str(models.directory(asked.model))
-    soaked = soak(lambda number: _deploy(source, number), asked.minutes * 60, asked.clients, asked.tokens, asked.pace)
+    source = models.directory(asked.model)
+    with tempfile.TemporaryDirectory() as name:
+        others = [_twin(source, Path(name) / str(number)) for number in range(2)]
+        deploy = partial(_models, str(source), others)
+        soaked = soak(deploy, asked.minutes * 60, asked.clients, asked.tokens, asked.pace)
     report.save(asked, {"readings": [asdict(r) for r in soaked.readings], "counts": soaked.counts,
                         "failures": soaked.failures})  # fmt: skip
     print(table(soaked))
     sys.exit(1 if soaked.failures else 0)
+
+
+def _twin(source: Path, directory: Path) -> str:
+    """The same weights as another model, whose engine is not shared: its configuration is another file."""
+    directory.mkdir()
+    for file in source.iterdir():
+        (directory / file.name).symlink_to(file)
+    (directory / "config.json").unlink()
+    (directory / "config.json").write_bytes((source / "config.json").read_bytes())
+    return str(directory)
+
+
+def _models(source: str, others: Sequence[str], number: int) -> dict[str, object]:
+    """As of the nth reload: another default each time, and another engine for one of them."""
+    common = {"dtype": "float32", "concurrency": 8, "context": "2k", "idle_unload": "never"}
+    return {
+        STEADY: {**common, "source": source, "sampling": {"top_p": 0.9 if number % 2 else 0.95}},
+        TOSSED: {**common, "source": others[number % len(others)]},
+    }
 
 
 def options() -> ArgumentParser:
@@ -77,15 +100,6 @@ def options() -> ArgumentParser:
     parser.add_argument("--pace", type=float, default=10, metavar="S", help="between two disturbances of a kind")
     parser.add_argument("--out", type=Path, help="a JSON file for every reading")
     return parser
-
-
-def _deploy(source: str, number: int) -> dict[str, object]:
-    """The models as of the nth reload: another default each time, and another engine for one of them."""
-    common = {"source": source, "dtype": "float32", "concurrency": 8, "context": "2k", "idle_unload": "never"}
-    return {
-        STEADY: {**common, "sampling": {"top_p": 0.9 if number % 2 else 0.95}},
-        TOSSED: {**common, "dtype": "bfloat16" if number % 2 else "float32"},
-    }
 
 
 def soak(

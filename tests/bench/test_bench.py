@@ -131,14 +131,14 @@ def test_a_stopped_server_leaves_no_process_behind(source: str, tmp_path: Path) 
 
 
 def test_a_soak_answers_everybody_and_lets_nothing_grow(tmp_path: Path) -> None:
-    scripts = [tmp_path / f"{name}.yaml" for name in ("even", "odd")]
+    scripts = [tmp_path / f"{name}.yaml" for name in ("steady", "even", "odd")]
     for script in scripts:
         script.write_text(SCRIPT + "step_ms: 2\n")
 
     def deploy(number: int) -> dict[str, object]:
         return {
             "steady": {"source": f"fake:{scripts[0]}", "sampling": {"top_p": 0.5 + number % 2 / 10}},
-            "tossed": {"source": f"fake:{scripts[number % 2]}"},
+            "tossed": {"source": f"fake:{scripts[1 + number % 2]}"},
         }
 
     soaked = soak.soak(deploy, 20, clients=4, max_tokens=8, pace=1.5)
