@@ -73,11 +73,11 @@ def shape(render: Render) -> Shape:
         described=described,
         calls=form is not None,
         results=_renders(render, [_ASK, said if form is None else call, results[0]], offered, _RESULT),
-        parallel=form is not None and _renders(render, [_ASK, two, *results], offered, _NAME),
+        parallel=form is not None and _both(_text(render, [_ASK, two, *results], offered)),
         system=_shows(render, [system, _ASK], no_tools, _SYSTEM, _ASKED),
-        late=_shows(render, [_ASK, said, late, _ASK], no_tools, _LATE),
+        late=_shows(render, [system, _ASK, said, late, _ASK], no_tools, _SYSTEM, _LATE),
         turns=_shows(render, [_ASK, {**_ASK, "content": _SAID}], no_tools, _ASKED, _SAID),
-        beside=form is None or _renders(render, [_ASK, both, results[0]], offered, _NAME),
+        beside=form is None or _renders(render, [_ASK, both, results[0]], offered, _VALUE, _SAID),
     )
 
 
@@ -157,6 +157,10 @@ def _result(ids: Ids, index: int) -> dict[str, Any]:
 
 def _id(ids: Ids, index: int) -> str:
     return call_id(ids, f"call_0123456789abcdef0123456{index}", _NAME, index)
+
+
+def _both(text: str | None) -> bool:
+    return text is not None and text.count(_VALUE) == 2
 
 
 def _shows(render: Render, messages: Sequence[Mapping[str, Any]], no_tools: Any, *words: str) -> bool:

@@ -31,10 +31,11 @@ class Reasoning:
 
     def opened(self, prompt: str) -> bool:
         """Whether an answer to a prompt that ends like this begins inside the reasoning."""
-        end = prompt.rstrip()
-        if end.endswith(tuple(tag.rstrip() for tag in self.open)):
-            return bool(self.open)
-        return self.implied and not self.closed(prompt)
+        return self.begins(prompt) or (self.implied and not self.closed(prompt))
+
+    def begins(self, prompt: str) -> bool:
+        """Whether a prompt that ends like this opens the reasoning by its own tag."""
+        return prompt.rstrip().endswith(tuple(tag.rstrip() for tag in self.open))
 
     def closed(self, prompt: str) -> bool:
         """Whether a prompt that ends like this has closed the reasoning."""
