@@ -137,6 +137,22 @@ class UnknownResponse(ApplianceError):
     fault = Fault.CLIENT
 
 
+class UnknownFile(ApplianceError):
+    """No file of this id is kept."""
+
+    status = 404
+    code = "file_not_found"
+    fault = Fault.CLIENT
+
+
+class UnknownBatch(ApplianceError):
+    """There is no batch of this id."""
+
+    status = 404
+    code = "batch_not_found"
+    fault = Fault.CLIENT
+
+
 class UnknownPrevious(BadRequest):
     """The response to go on from is not kept."""
 

@@ -32,8 +32,11 @@ from appliance.models.store import Store
 from appliance.server.admin import AdminSocket
 from appliance.server.admin_document import document
 from appliance.server.admin_routes import Admin
+from appliance.server.batch_runner import BatchRunner
+from appliance.server.batch_store import BatchStore
 from appliance.server.context import Context
 from appliance.server.door import Door, door
+from appliance.server.file_store import FileStore
 from appliance.server.listen import address, is_loopback
 from appliance.server.serving import Serving, bind_all
 
@@ -134,6 +137,8 @@ async def _serve(
     ended, events = _until_signal(), Events()
     bound = bind_all(start.deployment.server.listen)
     running = Running(start.deployment, _numbered(journal, newest, start))
+    files = FileStore(state.files)
+    batches = BatchStore(state.batches, files)
     async with Supervisor(Store(), environ=os.environ) as supervisor:
         reloader = Reloader(
             str(file),
@@ -155,6 +160,8 @@ async def _serve(
             int(time.time()),
             lambda: reloader.last.status != "rejected",
             lambda: reloader.matches,
+            files,
+            batches,
         )
         await supervisor.apply(start.deployment)
         admin = Admin(state.file, os.getpid(), context, reloader, observer, journal, events, ended.set)
@@ -167,12 +174,15 @@ async def _serve(
                 print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
             async with asyncio.TaskGroup() as tasks:
                 beside = [tasks.create_task(reloader.run()), tasks.create_task(_say_ready(supervisor))]
+                batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
+                batching.cancel()
                 await serving.drain(running.deployment.server.drain_timeout)
                 for task in beside:
                     task.cancel()
         finally:
             await socket.close()
+            batches.close()
 
 
 def _until_signal() -> asyncio.Event:

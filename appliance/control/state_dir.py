@@ -46,6 +46,16 @@ class StateDir:
         return self.path / "sizes.json"
 
     @property
+    def files(self) -> Path:
+        """What clients sent to be kept, and what batches wrote."""
+        return self.path / "files"
+
+    @property
+    def batches(self) -> Path:
+        """The batches there are."""
+        return self.path / "batches"
+
+    @property
     def lock(self) -> Path:
         """Held while the appliance runs; its text is the number of the process."""
         return self.path / "lock"

@@ -11,7 +11,7 @@ from sanic.config import Config
 from sanic.http.constants import HTTP
 
 from appliance import log
-from appliance.server import ollama_routes, responses, routes
+from appliance.server import batch_routes, file_routes, ollama_routes, responses, routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
@@ -26,6 +26,11 @@ READS: dict[str, Handler] = {
     "/v1/models/<id:path>": routes.show_model,
     "/v1/responses/<id:str>": responses.show,
     "/v1/responses/<id:str>/input_items": responses.input_items,
+    "/v1/files": file_routes.index,
+    "/v1/files/<id:str>": file_routes.show,
+    "/v1/files/<id:str>/content": file_routes.content,
+    "/v1/batches": batch_routes.index,
+    "/v1/batches/<id:str>": batch_routes.show,
     "/v1/requests": routes.list_requests,
     "/api/tags": ollama_routes.tags,
     "/api/ps": ollama_routes.ps,
@@ -42,6 +47,9 @@ WRITES: dict[str, Handler] = {
     **{path: partial(serve, endpoint=path, adapter=adapter) for path, adapter in ADAPTERS.items()},
     **{path: partial(answer, endpoint=path, question=question) for path, question in QUESTIONS.items()},
     "/v1/responses/<id:str>/cancel": responses.cancel,
+    "/v1/files": file_routes.upload,
+    "/v1/batches": batch_routes.create,
+    "/v1/batches/<id:str>/cancel": batch_routes.cancel,
     "/v1/requests/<id:str>/cancel": routes.cancel_request,
     "/api/show": ollama_routes.show,
 }
@@ -49,6 +57,7 @@ WRITES: dict[str, Handler] = {
 
 DELETES: dict[str, Handler] = {
     "/v1/responses/<id:str>": responses.delete,
+    "/v1/files/<id:str>": file_routes.delete,
 }
 """Answered to DELETE."""
 

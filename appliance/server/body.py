@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections.abc import AsyncIterator
 
 from sanic import Request
 
@@ -14,22 +15,25 @@ DROP_SECONDS = 10.0
 
 async def read_body(request: Request, settings: ServerSettings) -> bytes:
     """The whole body. Raises BodyTooLarge as soon as that is known, SlowBody after `idle_timeout` of silence."""
-    max_bytes = settings.max_body
+    limit = f"server.max_body, {settings.max_body} bytes"
+    return b"".join([part async for part in parts(request, settings.max_body, settings.idle_timeout, limit)])
+
+
+async def parts(request: Request, max_bytes: int, patience: float, limit: str) -> AsyncIterator[bytes]:
+    """The body as it comes; `limit` says what it may not be larger than. Raises as `read_body`."""
     stream = request.stream
     declared = request.headers.getone("content-length", None)
     if declared is not None and int(declared) > max_bytes:
-        raise _too_large(max_bytes)
-    parts: list[bytes] = []
+        raise BodyTooLarge(f"the body is larger than {limit}")
     size = 0
     while stream.request_body:
-        part = await _next_part(request, settings.idle_timeout)
+        part = await _next_part(request, patience)
         size += len(part)
         if size > max_bytes:
-            raise _too_large(max_bytes)
-        parts.append(part)
+            raise BodyTooLarge(f"the body is larger than {limit}")
+        yield part
     # Sanic pauses reading behind a large body; without this a client that leaves would not be noticed.
     request.transport.resume_reading()
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def drop_body(request: Request) -> None:
@@ -62,7 +66,3 @@ async def _next_part(request: Request, patience: float) -> bytes:
             return await request.stream.read() or b""
     except TimeoutError:
         raise SlowBody(f"nothing of the body came for server.idle_timeout of {patience:g} s") from None
-
-
-def _too_large(max_bytes: int) -> BodyTooLarge:
-    return BodyTooLarge(f"the body is larger than server.max_body, {max_bytes} bytes")

@@ -29,6 +29,11 @@ class Caller:
         return self.key.name if self.key else None
 
 
+def key_name(request: Request) -> str | None:
+    """The name of the key a request came with; None for a client that needs none."""
+    return request.ctx.key.name if request.ctx.key else None
+
+
 def caller_of(request: Request) -> Caller:
     """The client of a request that is inside the door."""
     headers = {name.lower(): value for name, value in request.headers.items()}

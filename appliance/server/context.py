@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from appliance.control.running import Running
 from appliance.control.status import ModelStatus
 from appliance.control.supervisor import Supervisor
+from appliance.server.batch_store import BatchStore
 from appliance.server.door import Door
+from appliance.server.file_store import FileStore
 from appliance.server.in_flight import InFlight
 from appliance.server.metrics import Counter, Histogram, Reading
 from appliance.server.response_store import ResponseStore
@@ -72,6 +74,8 @@ class Context:
     started: int
     reload_succeeded: Callable[[], bool]
     file_matches: Callable[[], bool]
+    files: FileStore
+    batches: BatchStore
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)

@@ -112,7 +112,7 @@ class Up:
 
     def client(self, **options: Any) -> openai.OpenAI:
         """The official client, without retries."""
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="any", **{"max_retries": 0, **options})
+        return openai.OpenAI(base_url=f"{self.url}/v1", **{"api_key": "any", "max_retries": 0, **options})
 
     def anthropic(self, **options: Any) -> anthropic.Anthropic:
         """Anthropic's official client, without retries."""
