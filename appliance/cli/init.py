@@ -74,8 +74,7 @@ def _converted(given: list[str], kind: str | None) -> Converted:
     path = Path(given[0]).expanduser()
     is_file = len(given) == 1 and path.is_file()
     base = path.parent if is_file else Path()
-    catalogue = {name for family in load.families().values() for name in family.catalogue}
-    known = Known(load.schema("deploy"), catalogue, lambda text: (base / text).exists())
+    known = Known(load.schema("deploy"), load.families().catalogue, lambda text: (base / text).exists())
     if not is_file:
         if len(given) == 1 and " " not in given[0]:
             raise CannotWrite(f"there is no file {given[0]}; a command line follows `--from --`")

@@ -60,7 +60,7 @@ def _wanted(models: list[str], file: Path, store: Store) -> dict[str, Source]:
     known = {name: model.source for name, model in deployment.models.items()} if deployment else {}
     if not models:
         return known
-    catalogue = {name: text for family in load.families().values() for name, text in family.catalogue.items()}
+    catalogue = {name: listed.source for name, (_, listed) in load.families().catalogue.items()}
     wanted = {}
     for text in models:
         try:

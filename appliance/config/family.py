@@ -41,12 +41,21 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A short name's source, and about how many bytes the model takes when loaded; None where nobody reckoned."""
+
+    source: str
+    memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FamilyFile:
-    """One file of `profiles/`: the family, how it is recognised, and its short names with their sources."""
+    """One file of `profiles/`: the family, how it is recognised, and what its short names stand for."""
 
     family: Family
     matches: tuple[Match, ...]
-    catalogue: Mapping[str, str]
+    catalogue: Mapping[str, Listed]
+    card: str = ""
 
     def score(self, checkpoint: Checkpoint) -> int:
         """How well the best of its ways to be recognised fits; 0 where none does."""
@@ -71,8 +80,9 @@ def family_file(value: Mapping[str, Any]) -> FamilyFile:
     written = value.get("match", [])
     ways = written if isinstance(written, list) else [written]
     matches = tuple(Match(**{group: tuple(texts) for group, texts in way.items()}) for way in ways)
-    entries = {name: entry["source"] for name, entry in value.get("aliases", EMPTY).items()}
-    return FamilyFile(family, matches, MappingProxyType(entries))
+    aliases = value.get("aliases", EMPTY).items()
+    entries = {name: Listed(entry["source"], entry.get("memory")) for name, entry in aliases}
+    return FamilyFile(family, matches, MappingProxyType(entries), value["source"]["card"])
 
 
 def recognise(checkpoint: Checkpoint, families: Iterable[FamilyFile]) -> FamilyFile | None:

@@ -1,12 +1,8 @@
 """The only reader of files and environment: a path to a Deployment, or to all that is wrong with it."""
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from appliance.config import load_files as files
@@ -15,13 +11,19 @@ from appliance.config.check import Expand, check
 from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY, Deployment
 from appliance.config.extend import extend
-from appliance.config.family import FamilyFile, family_file
+from appliance.config.families import Families
+from appliance.config.family import FamilyFile
 from appliance.config.include import join
+from appliance.config.load_families import families as families
+from appliance.config.load_families import family as family
+from appliance.config.load_families import family_texts as family_texts
+from appliance.config.load_families import parsed, unique, with_own
 from appliance.config.load_files import Reader
+from appliance.config.load_shipped import schema as schema
+from appliance.config.load_shipped import schema_text as schema_text
 from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Place, Problem, Rejected, at, in_order
 from appliance.config.resolve import resolve
-from appliance.config.schema import Schema
 from appliance.config.source import Node, Scalar
 from appliance.config.substitute import expand
 from appliance.config.world import Inspect, World
@@ -78,11 +80,13 @@ def examine(
         raise _rejected(reader, problems, ())
     checked, found = check(tree, schema("deploy"), _substitution(reader, environ))
     file, unextended = extend(checked)
+    known, broken = _families(reader, environ)
+    problems += broken
     world = World(
         bases=reader.bases,
         home=reader.home,
         memory_bytes=memory_bytes,
-        families=families(),
+        families=known,
         inspect=inspect,
         stat=files.stat,
         read=reader.absolute,
@@ -112,40 +116,10 @@ def machine_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def schema_text(which: str) -> str:
-    """The JSON schema `deploy` or `family`, as shipped."""
-    return (_shipped("schemas") / f"{which}.schema.json").read_text(encoding="utf-8")
-
-
-@cache
-def schema(which: str) -> Schema:
-    """The JSON schema `deploy` or `family`, ready for use."""
-    return Schema(json.loads(schema_text(which)))
-
-
-@cache
-def families() -> Mapping[str, FamilyFile]:
-    """The shipped family files by family. Raises Rejected where one is broken."""
-    found = [family(text, name) for name, text in family_texts()]
-    return {file.family.name: file for file in found}
-
-
-def family_texts() -> list[tuple[str, str]]:
-    """The shipped family files: names and texts."""
-    found = sorted(_shipped("profiles").iterdir(), key=lambda file: file.name)
-    return [(file.name, file.read_text(encoding="utf-8")) for file in found if file.name.endswith(".yaml")]
-
-
-def family(text: str, name: str) -> FamilyFile:
-    """One family file. Raises Rejected."""
-    tree, problems = source.parse(text, name)
-    if tree is not None:
-        checked, found = check(tree, schema("family"), lambda scalar, _: scalar)
-        problems += found
-    if problems:
-        lines = text.splitlines()
-        raise Rejected(replace(p, excerpt=files.printable(lines[p.line - 1])) if lines else p for p in problems)
-    return family_file(checked.value)
+def own_families(environ: Mapping[str, str]) -> Path | None:
+    """The directory of a user's own family files; None where there is no home."""
+    home = environ.get("APPLIANCE_HOME") or (environ.get("HOME") and f"{environ['HOME']}/.appliance")
+    return Path(home, "profiles").absolute() if home else None
 
 
 def _rejected(reader: Reader, problems: Iterable[Problem], secrets: tuple[Place, ...]) -> Rejected:
@@ -208,8 +182,16 @@ def _parsed(reader: Reader, path: str, shown: str) -> tuple[Node | None, list[Pr
     return (None, [text]) if isinstance(text, Problem) else source.parse(text, shown)
 
 
-def _shipped(directory: str) -> Traversable:
-    """Shipped data: inside an installed package, or beside it in a checkout."""
-    package = resources.files("appliance")
-    inside = package / "_shipped" / directory
-    return inside if inside.is_dir() else package / ".." / directory
+def _families(reader: Reader, environ: Mapping[str, str]) -> tuple[Families, list[Problem]]:
+    """Those shipped and the user's own, which are read like files the deploy file includes."""
+    directory = own_families(environ)
+    if directory is None or not (str(directory) in reader.held if reader.held else directory.is_dir()):
+        return families(), []
+    problems: list[Problem] = []
+    found: list[tuple[str, FamilyFile]] = []
+    for name in reader.matching(f"{directory}/*.yaml", Place(str(reader.path), 1, 1, 2)):
+        text = reader.configuration(name, name)
+        file, wrong = (None, [text]) if isinstance(text, Problem) else parsed(text, name)
+        problems += wrong
+        found += [(name, file)] if file is not None else []
+    return with_own(file for _, file in found), problems + unique(found)

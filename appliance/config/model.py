@@ -8,7 +8,7 @@ from typing import Any
 from appliance.config import sources, tuning
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import EMPTY, CachePolicy, Family, ModelSpec, Source
-from appliance.config.family import GENERIC, recognise
+from appliance.config.family import GENERIC
 from appliance.config.fingerprint import FileFact, fingerprint
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
@@ -134,12 +134,12 @@ class Models:
         if (forced := written.get("family")) is not None:
             if forced in families:
                 return families[forced].family
-            hint = did_you_mean(forced, families) or f"families are {', '.join(families)}"
+            hint = did_you_mean(forced, families) or "`appliance profiles ls` lists them"
             self.notes.say("E214", ("models", name, "family"), f"there is no family {forced}", hint)
-        elif listed := next((f for f in families.values() if source.text in f.catalogue), None):
+        elif (listed := families.listed(source.text)) is not None:
             return listed.family
         elif checkpoint is not None and source.kind != "fake":
-            if recognised := recognise(checkpoint, families.values()):
+            if recognised := families.recognise(checkpoint):
                 return recognised.family
             kind = checkpoint.model_type or "unnamed"
             hint = "name one with `family`, or write a family file"

@@ -7,7 +7,7 @@ from appliance.config import sources
 from appliance.config.checked import Checked
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Source
-from appliance.config.family import FamilyFile
+from appliance.config.families import Families
 from appliance.config.fingerprint import FileFact
 from appliance.config.problem import Path, Place, Problem, at
 
@@ -26,7 +26,7 @@ class World:
     bases: Mapping[str, str]
     home: str
     memory_bytes: int
-    families: Mapping[str, FamilyFile]
+    families: Families
     inspect: Inspect
     stat: Callable[[str], tuple[FileFact, ...] | None]
     read: Callable[[str], str]
@@ -63,7 +63,7 @@ class World:
 
     def catalogue(self) -> dict[str, str]:
         """Every short name with its source."""
-        return {name: text for f in self.families.values() for name, text in f.catalogue.items()}
+        return {name: listed.source for name, (_, listed) in self.families.catalogue.items()}
 
 
 @dataclass(slots=True)

@@ -1,12 +1,13 @@
 """The shipped families, and how a checkpoint finds its own."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from appliance.config import load, sources
+from appliance.config import load, load_families, load_shipped, sources
 from appliance.config.checkpoint import Checkpoint
-from appliance.config.deployment import Family
+from appliance.config.deployment import Family, ModelSpec
 from appliance.config.family import GENERIC, FamilyFile, Match, recognise
 from appliance.config.problem import Rejected
 from appliance.text import dialects, reasoning
@@ -15,7 +16,7 @@ from tests.config.golden import checkpoint
 
 FAMILIES = load.families()
 CHATML = "{{'<|im_start|>' + message['role'] + '<|im_end|>'}}"
-CATALOGUE = [(short, source) for file in FAMILIES.values() for short, source in file.catalogue.items()]
+CATALOGUE = [(short, listed.source) for file in FAMILIES.values() for short, listed in file.catalogue.items()]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -223,3 +224,80 @@ def test_no_sampling_is_shipped_without_the_card_it_comes_from() -> None:
     for name, text in load.family_texts():
         sampled = FAMILIES[name.removesuffix(".yaml")].family.sampling != SamplingPatch()
         assert not sampled or "card: https://" in text
+
+
+def test_the_index_is_what_the_files_say() -> None:
+    shipped = (load_shipped.directory("profiles") / load_families.INDEX).read_text(encoding="utf-8")
+    assert shipped == load_families.index_text(), "run `python -m appliance.config.load_families`"
+
+
+def test_a_family_file_is_called_as_its_family() -> None:
+    for name, text in load.family_texts():
+        assert load.family(text, name).family.name == name.removesuffix(".yaml")
+
+
+def test_the_index_recognises_as_the_files_do() -> None:
+    for _, _, _, template in TEMPLATES:
+        facts = checkpoint(model_type="", template=template)
+        assert FAMILIES.recognise(facts) == recognise(facts, FAMILIES.values())
+
+
+@pytest.fixture
+def home(here: Path) -> Path:
+    """A user's own directory of family files, beside the deploy file."""
+    own = here / "home" / "profiles"
+    own.mkdir(parents=True)
+    return own
+
+
+def deployed(home: Path, source: str, found: Checkpoint | None = None) -> ModelSpec:
+    Path("deploy.yaml").write_text(f"version: 1\nmodels: {{m: {{source: '{source}'}}}}\n")
+    environ = {"APPLIANCE_HOME": str(home.parent)}
+    read = load.read(Path("deploy.yaml"), environ=environ, inspect=lambda _: found, memory_bytes=2**34)
+    return read.models["m"]
+
+
+OWN = """\
+family: zebra
+match: {model_type: [zebra]}
+dialects: {tools: hermes_json}
+aliases:
+  zebra-1b: {source: "hf:me/Zebra-1B@0123456789012345678901234567890123456789", memory: 2GiB}
+  qwen3-4b: {source: "hf:me/Mine"}
+source: {card: mine}
+"""
+
+
+def test_a_family_of_the_users_own_is_recognised_and_its_short_names_win(home: Path) -> None:
+    (home / "zebra.yaml").write_text(OWN)
+    assert deployed(home, "hf:x/y", checkpoint(model_type="zebra")).family.name == "zebra"
+    assert deployed(home, "zebra-1b").source.ref == "me/Zebra-1B"
+    assert deployed(home, "qwen3-4b").source.ref == "me/Mine"
+
+
+def test_a_family_of_the_users_own_takes_the_place_of_the_one_shipped(home: Path) -> None:
+    (home / "mine.yaml").write_text("family: qwen3\ndialects: {tools: json}\nsource: {card: mine}\n")
+    Path("deploy.yaml").write_text("version: 1\nmodels: {m: {source: 'hf:x/y', family: qwen3}}\n")
+    environ = {"APPLIANCE_HOME": str(home.parent)}
+    found = load.read(Path("deploy.yaml"), environ=environ, inspect=lambda _: None, memory_bytes=2**34)
+    assert found.models["m"].family.tool_dialect == "json"
+    assert str(home) in found.files
+    assert str(home / "mine.yaml") in found.files
+
+
+def test_what_is_wrong_with_a_family_of_the_users_own_is_said_with_its_line(home: Path) -> None:
+    (home / "a.yaml").write_text("family: a\nstopp: {}\nsource: {card: mine}\n")
+    (home / "b.yaml").write_text("family: b\nsource: {card: mine}\n")
+    (home / "c.yaml").write_text("family: b\nsource: {card: mine}\n")
+    with pytest.raises(Rejected) as rejected:
+        deployed(home, "hf:x/y")
+    assert [(Path(p.file).name, p.line, p.code) for p in rejected.value.problems] == [
+        ("a.yaml", 2, "E102"),
+        ("c.yaml", 1, "E103"),
+    ]
+
+
+def test_the_family_of_an_unknown_short_name_is_read_from_its_files(home: Path) -> None:
+    short = next(iter(FAMILIES[GENERIC].catalogue))
+    assert deployed(home, short).family.name == GENERIC
+    assert deployed(home, short, checkpoint()).family.name == "llama3"

@@ -8,7 +8,7 @@ from appliance.convert import kinds
 from appliance.convert.kinds import Converted
 from appliance.convert.source import Known
 
-CATALOGUE = frozenset(name for family in load.families().values() for name in family.catalogue)
+CATALOGUE = frozenset(load.families().catalogue)
 KNOWN = Known(load.schema("deploy"), CATALOGUE, lambda path: path == "models/here")
 
 
