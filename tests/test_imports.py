@@ -34,7 +34,18 @@ LAYERS: dict[str, set[str]] = {
 """Layer to the layers it may import; itself always."""
 
 THIRD: dict[str, set[str]] = {
-    "msgspec": {"vocab", "wire", "text", "protocols", "control", "server", "engine", "engine.mlx", "config", "models"},
+    "msgspec": {
+        "vocab",
+        "wire",
+        "text",
+        "protocols",
+        "control",
+        "server",
+        "engine",
+        "engine.mlx",
+        "config",
+        "models",
+    },
     "sanic": {"server"},
     "mlx": {"engine.mlx"},
     "mlx_lm": {"engine.mlx"},
@@ -56,7 +67,7 @@ THIRD: dict[str, set[str]] = {
 
 PURE = [
     "errors.py", "vocab", "wire", "text", "grammar", "protocols", "config/[!l]*.py", "control/registry.py",
-    "control/rules.py", "control/loads.py", "control/ledger.py", "control/attention.py", "control/activations.py",
+    "control/rules.py", "control/hands.py", "control/loads.py", "control/ledger.py", "control/attention.py", "control/activations.py",
     "control/demand.py", "control/status.py",
     "control/eviction.py", "control/residency.py", "control/rollback.py", "control/turns.py",
     "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py",

@@ -101,6 +101,18 @@ def shrink(resident: Sequence[Resident], policy: Policy, capacity: int | None = 
     return tuple(engine.fingerprint for engine in _victims(missing, places, resident) or ())
 
 
+def apart(resident: Sequence[Resident], policy: Policy) -> tuple[str, ...]:
+    """Those that have to go, now or with their last lease: another one of their exclusive group is in memory too. The
+    one that stays is pinned, or else busy, or else was used last.
+    """
+    going: set[str] = set()
+    for group in policy.exclusive:
+        there = [e for e in resident if e.fingerprint in group and not e.leaving and e.fingerprint not in going]
+        there.sort(key=lambda engine: (engine.pinned, engine.busy, engine.idle_since))
+        going.update(engine.fingerprint for engine in there[:-1])
+    return tuple(sorted(going))
+
+
 def _room(policy: Policy, capacity: int | None) -> int:
     """Bytes of weights that may be in memory."""
     room = policy.budget - policy.reserve

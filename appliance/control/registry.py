@@ -6,10 +6,10 @@ what happened; `settle` alone decides what follows, so each rule stands in one p
     cold ──load wanted, fits──▶ loading ──▶ ready ──idle, evicted or retired──▶ draining ──▶ gone (or cold again)
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from appliance.control import failures, loads, rollback
+from appliance.control import failures, hands, loads, rollback
 from appliance.control.residency import (
     IN_MEMORY,
     Effect,
@@ -17,7 +17,6 @@ from appliance.control.residency import (
     EngineState,
     Registry,
     Reject,
-    Stop,
     Terms,
     Transition,
     Waiter,
@@ -39,8 +38,9 @@ def on_apply(
     state, wants, names = rollback.keep_rolled(state, wants, names)
     state = replace(state, former=rollback.former(state, wants, names))
     replaced = _replacements(state, names)
+    kept_out = {fingerprint for fingerprint in wants if hands.kept_out(state, _models(names, fingerprint))}
     engines: dict[str, Engine] = {
-        fingerprint: _adopt(state.engines.get(fingerprint), want, fingerprint in replaced)
+        fingerprint: _adopt(state.engines.get(fingerprint), want, fingerprint in replaced, fingerprint in kept_out)
         for fingerprint, want in wants.items()
     }
     orphans: list[Waiter] = []
@@ -153,7 +153,9 @@ def on_gone(state: Registry, number: int, error: LoadFailed | None, lonely: bool
     engine = state.of(number)
     if engine is None:
         return state, []
-    cold = replace(engine, state=EngineState.COLD, leases=frozenset(), solitary=None, stopping=False)
+    cold = replace(
+        engine, state=EngineState.COLD, leases=frozenset(), solitary=None, stopping=False, leaving=False, keep=None
+    )
     if error is not None and not engine.stopping:
         return settle(loads.failed(state, cold, error, error.permanent, now), [], now)
     if lonely:
@@ -180,19 +182,32 @@ def on_forgive(state: Registry, now: float) -> Transition:
     return on_apply(state, wants, names, terms, now)
 
 
-def on_unload(state: Registry, fingerprint: str, now: float) -> Transition:
-    """Somebody wants the memory back: an engine nobody uses stops, and is loaded again when a request comes."""
-    engine = state.engines.get(fingerprint)
-    if engine is None or engine.leases or engine.waiters or engine.stopping or engine.state not in IN_MEMORY:
+def on_load(state: Registry, model: str, now: float) -> Transition:
+    """Somebody wants this model in memory, without a request for it."""
+    if (fingerprint := state.names.get(model)) is None:
         return state, []
-    return settle(state.put(replace(engine.stopped(), wanted=False)), [Stop(engine.number)], now)
+    engine = state.engines[fingerprint]
+    wanted = engine.wanted or engine.stopping or engine.state is EngineState.COLD
+    return settle(hands.loaded(state.put(replace(engine, wanted=wanted, keep=None)), model), [], now)
 
 
-def on_pin(state: Registry, models: Collection[str], now: float) -> Transition:
-    """Exactly these models are pinned on top of what the deployment pins."""
-    pinned = {state.names[model] for model in models if model in state.names}
-    engines = {f: replace(engine, pin=True if f in pinned else None) for f, engine in state.engines.items()}
-    return settle(replace(state, engines=engines), [], now)
+def on_unload(state: Registry, fingerprint: str, at_once: bool, now: float) -> Transition:
+    """Somebody wants the memory back: an engine nobody uses stops, and is loaded again when a request comes.
+
+    `at_once`: those who wait are told, and an engine in use serves nobody new and stops with its last lease.
+    """
+    engine = state.engines.get(fingerprint)
+    if engine is None or engine.retired or (not at_once and (engine.leases or engine.waiters)):
+        return state, []
+    told: list[Effect] = [Reject(waiter.id, unloaded(engine.want.model)) for waiter in engine.waiters]
+    leaving = engine.state in IN_MEMORY and not engine.stopping
+    left = replace(engine, wanted=False, waiters=(), leaving=leaving)
+    return settle(hands.unloaded(state.put(left), fingerprint), told, now)
+
+
+def on_pin(state: Registry, model: str, until: float, now: float) -> Transition:
+    """This model is pinned until then on top of what the deployment pins; a time that has passed takes it back."""
+    return settle(hands.pinned(state, model, until), [], now)
 
 
 def on_close(state: Registry, now: float) -> Transition:
@@ -206,14 +221,15 @@ def on_close(state: Registry, now: float) -> Transition:
 
 
 # ---- small parts
-def _adopt(engine: Engine | None, want: Want, replaces: bool) -> Engine:
+def _adopt(engine: Engine | None, want: Want, replaces: bool, kept_out: bool) -> Engine:
+    startup = want.startup and not kept_out
     if engine is None:
-        return Engine(want, wanted=want.startup or replaces)
+        return Engine(want, wanted=startup or replaces)
     # A failure stands until the fingerprint changes, unless it was about memory, which may have changed.
     failure = engine.failure
     if failure is not None and isinstance(failure.error, Unavailable):
         failure = None
-    started = want.startup and not engine.want.startup and engine.state is EngineState.COLD
+    started = startup and not engine.want.startup and engine.state is EngineState.COLD
     present = want.present or engine.want.present
     return replace(
         engine, want=replace(want, present=present), retired=False, wanted=engine.wanted or started, failure=failure
@@ -229,6 +245,15 @@ def _replacements(state: Registry, names: Mapping[str, str]) -> set[str]:
         and old != new
         and state.engines[old].state in (EngineState.LOADING, EngineState.READY)
     }
+
+
+def unloaded(model: str) -> Unavailable:
+    """What requests are told that an unload ends."""
+    return Unavailable(f"the model {model} was unloaded by hand", retry_after=1)
+
+
+def _models(names: Mapping[str, str], fingerprint: str) -> set[str]:
+    return {model for model, served in names.items() if served == fingerprint}
 
 
 def _removed(model: str) -> UnknownModel:

@@ -43,12 +43,15 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """`alone` holds an engine without company; `resumed` has begun already and sits through what would pass."""
+    """`alone` holds an engine without company; `resumed` has begun already and sits through what would pass.
+    `keep` is for how many seconds it wants the model in memory after it, None as the deployment says.
+    """
 
     id: int
     model: str
     alone: bool = False
     resumed: bool = False
+    keep: float | None = None
     since: float = 0.0
 
 
@@ -58,7 +61,8 @@ class Engine:
 
     `retired` engines are not in the deployment any more; `wanted` asks for a load though nobody waits. `solitary` is
     the lease that nobody may join; `deaths` in a row, and those with a single request, since somebody was served.
-    `loaded_bytes` is what it took when it was loaded last, `pin` what somebody wants in place of the deployment's.
+    `loaded_bytes` is what it took when it was loaded last, `pin` what somebody wants in place of the deployment's,
+    `keep` how long the request that came last wants it kept. `leaving` engines end with their last lease.
     """
 
     want: Want
@@ -73,6 +77,8 @@ class Engine:
     ready_at: float = -math.inf
     loaded_bytes: int | None = None
     pin: bool | None = None
+    keep: float | None = None
+    leaving: bool = False
     fetching: bool = False
     stopping: bool = False
     wanted: bool = False
@@ -113,6 +119,14 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class Hand:
+    """What somebody did to a model: `loaded` it (True), unloaded it (False); pinned it until a time."""
+
+    pinned_until: float = -math.inf
+    loaded: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RolledBack:
     """`new` failed with this message, so `old` serves in its place."""
 
@@ -125,7 +139,7 @@ class RolledBack:
 class Registry:
     """`names` maps each model to the fingerprint that serves it; `spawned` is the newest process number, `sharing`
     the budget and the processes the last Share was for. `capacity` bytes of this machine engines have or could get,
-    None where that was not measured.
+    None where that was not measured. `hands` holds, by model, what was done by hand and still is so.
     """
 
     engines: Engines = field(default_factory=dict)
@@ -134,6 +148,7 @@ class Registry:
     capacity: int | None = None
     former: Mapping[str, Want] = field(default_factory=dict)
     rolled: Mapping[str, RolledBack] = field(default_factory=dict)
+    hands: Mapping[str, Hand] = field(default_factory=dict)
     spawned: int = 0
     sharing: tuple[int, ...] = ()
     closing: bool = False

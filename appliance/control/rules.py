@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from appliance.control import eviction, rollback, turns
+from appliance.control import eviction, hands, rollback, turns
 from appliance.control.loads import evict, load
 from appliance.control.residency import (
     IN_MEMORY,
@@ -26,7 +26,7 @@ def settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     rolled = None
     while rolled is not state.rolled:  # the last rule may hand a model back to its old engine
         rolled = state.rolled
-        for rule in (_retire, _tire, _grant, _unload, _shrink, load):
+        for rule in (hands.follow, _part, _retire, _tire, _grant, _unload, _shrink, load, hands.follow):
             state, caused = rule(state, now)
             effects += caused
     resident = [engine for engine in state.engines.values() if engine.state in IN_MEMORY]
@@ -42,11 +42,19 @@ def settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     return state, effects
 
 
+def _part(state: Registry, now: float) -> Transition:
+    """Of models that must not be in memory together, and are since the deployment changed, one stays."""
+    apart = set(eviction.apart(turns.residents(state, now), state.terms.policy))
+    return state.each(lambda e: replace(e, leaving=True) if e.want.fingerprint in apart else e), []
+
+
 def _retire(state: Registry, now: float) -> Transition:
-    """Engines outside the deployment take no new leases, and are forgotten once cold."""
+    """Engines outside the deployment take no new leases, and are forgotten once cold; nor do those that leave."""
     engines = {}
     for fingerprint, engine in state.engines.items():
-        if not engine.retired:
+        if engine.leaving and engine.state is EngineState.READY:
+            engines[fingerprint] = replace(engine, state=EngineState.DRAINING)
+        elif not engine.retired and not engine.leaving:
             back = engine.state is EngineState.DRAINING and not engine.stopping
             engines[fingerprint] = replace(engine, state=EngineState.READY) if back else engine
         elif engine.state is EngineState.READY:
@@ -86,9 +94,10 @@ def _grant(state: Registry, now: float) -> Transition:
                 return engine
             grants.append(Grant(lone.id, engine.number))
             staying = tuple(w for w in engine.waiters if w is not lone)
-            return replace(engine, waiters=staying, leases=frozenset({lone.id}), solitary=lone.id)
+            return replace(engine, waiters=staying, leases=frozenset({lone.id}), solitary=lone.id, keep=lone.keep)
         grants.extend(Grant(w.id, engine.number) for w in engine.waiters)
-        return replace(engine, waiters=(), leases=engine.leases | {w.id for w in engine.waiters})
+        leases = engine.leases | {w.id for w in engine.waiters}
+        return replace(engine, waiters=(), leases=leases, keep=engine.waiters[-1].keep)
 
     return state.each(serve), grants
 
@@ -102,7 +111,7 @@ def _unload(state: Registry, now: float) -> Transition:
             return engine
         if rollback.standing_by(state, engine) and engine.state is not EngineState.LOADING:
             return engine
-        if engine.retired or engine.state is EngineState.DRAINING or now >= _unload_at(engine):
+        if engine.retired or engine.leaving or engine.state is EngineState.DRAINING or now >= _unload_at(engine):
             stops.append(Stop(engine.number))
             return engine.stopped()
         return engine
@@ -118,14 +127,15 @@ def _shrink(state: Registry, now: float) -> Transition:
 def _unload_at(engine: Engine) -> float:
     if engine.pinned or engine.state is not EngineState.READY or engine.leases or engine.stopping:
         return math.inf
-    return engine.idle_since + engine.want.idle_unload
+    return engine.idle_since + (engine.want.idle_unload if engine.keep is None else engine.keep)
 
 
 def _next_look(state: Registry, now: float) -> float:
     idle = (_unload_at(engine) for engine in state.engines.values())
     probes = (e.failure.retry_at for e in state.engines.values() if (e.wanted or e.waiters) and e.failure)
+    pins = (at for at in hands.ends(state) if at > now)
     turn = (at for at in turns.next_turn(state, now) if at > now)
-    return min((*idle, *probes, *turn), default=math.inf)
+    return min((*idle, *probes, *pins, *turn), default=math.inf)
 
 
 def idle_left(engine: Engine, now: float) -> float | None:

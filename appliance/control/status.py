@@ -1,17 +1,13 @@
 """How the state of every model is told to people, metrics and the readiness check. PURE."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from appliance.config.deployment import Deployment
-from appliance.config.units import show_duration
-from appliance.control import demand, rules
+from appliance.control import demand, hands, rules
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
 
-NOTHING: Mapping[str, float] = MappingProxyType({})
 MANY_DEATHS = 2
 """Deaths of an engine in a row, with nobody served in between, that are more than bad luck."""
 
@@ -69,7 +65,6 @@ def describe(
     deployment: Deployment | None,
     observed: Mapping[str, Observed],
     now: float,
-    pins: Mapping[str, float] = NOTHING,
 ) -> tuple[ModelStatus, ...]:
     """Every model of the deployment in its order, then engines on their way out."""
     names = demand.names(deployment) if deployment else {}
@@ -79,15 +74,9 @@ def describe(
         for name, fingerprint in ((name, state.names.get(name, asked)) for name, asked in names.items())
         if fingerprint in state.engines
     ]
-    shown = [replace(status, drift=_drift(pins.get(status.name))) for status in shown]
+    shown = [replace(status, drift=hands.drift(state, status.name, now)) for status in shown]
     leaving = [e for e in state.engines.values() if e.retired]
     return (*shown, *(_one(e.want.model, e, observed[e.want.fingerprint], now) for e in leaving))
-
-
-def _drift(pinned: float | None) -> tuple[str, ...]:
-    if pinned is None:
-        return ()
-    return ("pinned by hand" if pinned == math.inf else f"pinned by hand for {show_duration(math.ceil(pinned))}",)
 
 
 def _one(name: str, engine: Engine, seen: Observed, now: float, rolled_back: str | None = None) -> ModelStatus:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from appliance.config.deployment import RetryLoad
-from appliance.control import registry
+from appliance.control import hands, registry
 from appliance.control.eviction import Policy
 from appliance.control.residency import (
     EngineState,
@@ -107,8 +107,8 @@ def test_an_unused_engine_is_unloaded_when_asked_and_comes_back_with_a_request()
     machine = Machine(want())
     machine.loaded("f-m")
     machine(registry.on_release, 1, True)
-    assert machine(registry.on_unload, "f-m") == [Stop(1)]
-    assert machine(registry.on_unload, "f-m") == []
+    assert machine(registry.on_unload, "f-m", False) == [Stop(1)]
+    assert machine(registry.on_unload, "f-m", False) == []
     assert machine(registry.on_acquire, Waiter(2, "m")) == []
     assert machine(registry.on_gone, 1, None, False) == [Spawn("f-m", 2)]
 
@@ -116,9 +116,9 @@ def test_an_unused_engine_is_unloaded_when_asked_and_comes_back_with_a_request()
 def test_an_engine_in_use_is_not_unloaded():
     machine = Machine(want())
     machine(registry.on_acquire, Waiter(1, "m"))
-    assert machine(registry.on_unload, "f-m") == []
+    assert machine(registry.on_unload, "f-m", False) == []
     machine(registry.on_ready, 1)
-    assert machine(registry.on_unload, "f-m") == []
+    assert machine(registry.on_unload, "f-m", False) == []
 
 
 # ---- idle
@@ -437,17 +437,143 @@ def test_a_pin_by_hand_keeps_an_engine_and_is_taken_back():
     machine = Machine(want(idle_unload=10))
     machine.loaded("f-m")
     machine(registry.on_release, 1, True)
-    assert machine(registry.on_pin, {"m"}) == []
+    assert machine(registry.on_pin, "m", math.inf) == []
     assert machine(registry.on_tick, after=100) == []
-    assert machine(registry.on_pin, set()) == [Stop(1)]
+    assert machine(registry.on_pin, "m", 0.0) == [Stop(1)]
 
 
 def test_a_pin_by_hand_of_nobody_leaves_the_pins_of_the_file():
     machine = Machine(want(idle_unload=10, pinned=True))
     machine.loaded("f-m")
     machine(registry.on_release, 1, True)
-    machine(registry.on_pin, set())
+    machine(registry.on_pin, "m", 0.0)
     assert machine(registry.on_tick, after=100) == []
+
+
+def test_a_pin_by_hand_ends_with_its_time():
+    machine = Machine(want(idle_unload=10))
+    machine.loaded("f-m")
+    machine(registry.on_release, 1, True)
+    assert machine(registry.on_pin, "m", 50.0) == []
+    assert machine.alarm() == 50
+    assert machine(registry.on_tick, after=50) == [Stop(1)]
+
+
+def said(machine, model="m"):
+    return hands.drift(machine.state, model, machine.now)
+
+
+def test_a_load_by_hand_is_drift_until_the_model_is_unloaded():
+    machine = Machine(want(idle_unload=10))
+    assert machine(registry.on_load, "m") == [Spawn("f-m", 1)]
+    machine(registry.on_ready, 1)
+    assert said(machine) == ("loaded by hand",)
+    machine.apply(want(idle_unload=10))
+    assert said(machine) == ("loaded by hand",)
+    assert machine(registry.on_tick, after=10) == [Stop(1)]
+    assert said(machine) == ()
+
+
+def test_what_was_loaded_by_hand_is_loaded_again_under_another_fingerprint():
+    machine = Machine(want())
+    machine(registry.on_load, "m")
+    machine(registry.on_ready, 1)
+    other = Want(fingerprint="f-new", model="m", bytes=100)
+    assert machine.apply(other) == [Spawn("f-new", 2)]
+    assert said(machine) == ("loaded by hand",)
+
+
+def test_an_unload_by_hand_of_what_the_file_wants_loaded_is_drift_until_a_request_comes():
+    machine = Machine(want(startup=True))
+    machine(registry.on_ready, 1)
+    assert machine(registry.on_unload, "f-m", False) == [Stop(1)]
+    machine(registry.on_gone, 1, None, False)
+    assert said(machine) == ("unloaded by hand",)
+    assert machine.apply(want(startup=True)) == [], "a reload does not bring it back"
+    assert machine.apply(Want(fingerprint="f-new", model="m", bytes=100, startup=True)) == [], "nor another engine"
+    assert said(machine) == ("unloaded by hand",)
+    assert machine(registry.on_acquire, Waiter(1, "m")) == [Spawn("f-new", 2)]
+    assert said(machine) == ()
+
+
+def test_an_unload_takes_back_a_pin_by_hand():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    machine(registry.on_release, 1, True)
+    machine(registry.on_pin, "m", math.inf)
+    assert machine(registry.on_unload, "f-m", False) == [Stop(1)]
+    assert said(machine) == ()
+
+
+def test_an_engine_unloaded_at_once_serves_nobody_new_and_ends_with_its_last_lease():
+    machine = Machine(want())
+    machine.loaded("f-m")
+    assert machine(registry.on_unload, "f-m", True) == []
+    assert machine(registry.on_acquire, Waiter(2, "m")) == [], "it comes after the unload, and loads it again"
+    assert machine(registry.on_release, 1, False) == [Stop(1)]
+    assert machine(registry.on_gone, 1, None, False) == [Spawn("f-m", 2)]
+    assert machine(registry.on_ready, 2) == [Grant(2, 2)]
+
+
+def test_those_who_wait_for_an_engine_that_is_unloaded_at_once_are_told():
+    machine = Machine(want())
+    machine(registry.on_acquire, Waiter(1, "m"))
+    stop, reject = sorted(machine(registry.on_unload, "f-m", True), key=lambda effect: isinstance(effect, Reject))
+    assert (stop, reject.waiter) == (Stop(1), 1)
+    assert "unloaded by hand" in reject.error.message
+
+
+@pytest.mark.parametrize(
+    "keep, more, unloaded_after",
+    [
+        pytest.param(None, {}, 10, id="as the deployment says"),
+        pytest.param(100, {}, 100, id="longer"),
+        pytest.param(0, {}, 0, id="not at all"),
+        pytest.param(math.inf, {}, None, id="for good"),
+        pytest.param(0, {"pinned": True}, None, id="not at all, but it is pinned"),
+    ],
+)
+def test_the_request_that_came_last_says_how_long_its_model_is_kept(keep, more, unloaded_after):
+    machine = Machine(want(idle_unload=10, **more))
+    machine(registry.on_acquire, Waiter(1, "m", keep=50))
+    machine(registry.on_ready, 1)
+    machine(registry.on_acquire, Waiter(2, "m", keep=keep))
+    machine(registry.on_release, 2, True)
+    stops = machine(registry.on_release, 1, True)
+    assert (stops == [Stop(1)]) == (unloaded_after == 0)
+    if unloaded_after != 0:
+        assert machine.alarm() == unloaded_after
+
+
+def test_a_wish_to_be_kept_is_said_as_drift():
+    machine = Machine(want(idle_unload=10))
+    machine(registry.on_acquire, Waiter(1, "m", keep=7200))
+    machine(registry.on_ready, 1)
+    assert said(machine) == ("kept 2h after its last request, which asked for that",)
+
+
+def test_models_that_a_reload_makes_exclusive_are_parted():
+    machine = Machine(want("a"), want("b"))
+    machine.loaded("f-a", 1)
+    machine(registry.on_release, 1, True)
+    machine.loaded("f-b", 2)
+    machine(registry.on_release, 2, True)
+    apart = {"exclusive": (frozenset({"f-a", "f-b"}),)}
+    assert machine.apply(want("a"), want("b"), policy=apart) == [Stop(1)], "the one used last stays"
+
+
+def test_a_busy_model_that_a_reload_makes_exclusive_ends_with_its_last_lease():
+    machine = Machine(want("a"), want("b"))
+    machine.loaded("f-a", 1)
+    machine.loaded("f-b", 2)
+    apart = {"exclusive": (frozenset({"f-a", "f-b"}),)}
+    assert machine.apply(want("a"), want("b"), policy=apart) == []
+    [leaving] = [name for name in ("f-a", "f-b") if machine.engine(name).state is EngineState.DRAINING]
+    other = {"f-a": "f-b", "f-b": "f-a"}[leaving]
+    assert machine(registry.on_acquire, Waiter(3, machine.engine(leaving).want.model)) == []
+    lease, number = next(iter(machine.engine(leaving).leases)), machine.engine(leaving).number
+    assert machine(registry.on_release, lease, True) == [Stop(number)]
+    assert machine.engine(other).state is EngineState.READY
 
 
 # ---- turns

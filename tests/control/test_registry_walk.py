@@ -77,7 +77,10 @@ class Walk:
         assert sum(self.sizes[fingerprint] for fingerprint in self.alive.values()) <= room, "over the budget by plan"
         if self.max_loaded is not None:
             assert len(self.alive) <= self.max_loaded, "more than max_loaded"
-        assert not {"b1", "c1"} <= set(self.alive.values()), "exclusive models in memory together"
+        if self.exclusive:
+            staying = {self.alive[number] for number in self.alive.keys() - self.stopped}
+            leaving = {fingerprint for fingerprint in staying if self.state.engines[fingerprint].leaving}
+            assert not {"b1", "c1"} <= staying - leaving, "exclusive models stay in memory together"
         known = {waiter.id for engine in self.state.engines.values() for waiter in engine.waiters}
         assert known == self.waiting, "a waiter was lost"
         held = {lease for engine in self.state.engines.values() for lease in engine.leases}
@@ -109,7 +112,9 @@ class Walk:
                 present=name != "f",
             )
         self.fetching = {f for f in self.fetching if f in wants}
-        policy = Policy(BUDGET, RESERVE, max_loaded=self.max_loaded, exclusive=(frozenset({"b1", "c1"}),))
+        self.exclusive = self.random.random() < 0.7
+        apart = (frozenset({"b1", "c1"}),) if self.exclusive else ()
+        policy = Policy(BUDGET, RESERVE, max_loaded=self.max_loaded, exclusive=apart)
         terms = Terms(policy, min_resident=self.random.choice((0, 10)), starve_after=30, max_wait=200)
         self.happen(registry.on_apply, wants, names, terms)
 
@@ -117,7 +122,8 @@ class Walk:
         self.ids += 1
         self.waiting.add(self.ids)
         chance = self.random.random
-        waiter = Waiter(self.ids, self.random.choice(MODELS), alone=chance() < 0.1, resumed=chance() < 0.2)
+        keep = self.random.choice((None, None, None, 0, 30, math.inf))
+        waiter = Waiter(self.ids, self.random.choice(MODELS), alone=chance() < 0.1, resumed=chance() < 0.2, keep=keep)
         if waiter.alone:
             self.lone.add(waiter.id)
         self.happen(registry.on_acquire, waiter)
@@ -178,7 +184,16 @@ class Walk:
 
     def unload(self):
         if self.state.engines:
-            self.happen(registry.on_unload, self.random.choice(sorted(self.state.engines)))
+            self.happen(
+                registry.on_unload, self.random.choice(sorted(self.state.engines)), self.random.random() < 0.5
+            )
+
+    def load(self):
+        self.happen(registry.on_load, self.random.choice(MODELS))
+
+    def pin(self):
+        # What the deployment pins and what is pinned by hand could together leave no room for the rest.
+        self.happen(registry.on_pin, "d", self.now + self.random.choice((0, 20)))
 
     def measure(self):
         self.happen(registry.on_measured, None, None, None)
@@ -199,6 +214,8 @@ class Walk:
         fetched: 2,
         apply: 1,
         unload: 1,
+        load: 1,
+        pin: 1,
         measure: 1,
     }
 

@@ -1,0 +1,102 @@
+"""What somebody asked for by hand on top of the deployment: it outlives reloads, not this process. PURE."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from appliance.config.units import show_duration
+from appliance.control.residency import Engine, EngineState, Hand, Registry, Transition
+
+_NOTHING = Hand()
+
+
+def pinned(state: Registry, model: str, until: float) -> Registry:
+    """This model is pinned until then; a time that has passed takes it back."""
+    return _put(state, model, replace(_of(state, model), pinned_until=until))
+
+
+def loaded(state: Registry, model: str) -> Registry:
+    """This model was wanted in memory."""
+    return _put(state, model, replace(_of(state, model), loaded=True))
+
+
+def unloaded(state: Registry, fingerprint: str) -> Registry:
+    """The models of this engine were wanted out of memory: whatever else was said of them is over."""
+    for model in _models(state, fingerprint):
+        state = _put(state, model, Hand(loaded=False))
+    return state
+
+
+def kept_out(state: Registry, models: set[str]) -> bool:
+    """Whether one of these stays out of memory until somebody asks for it, whatever the deployment says."""
+    return any(_of(state, model).loaded is False for model in models)
+
+
+def follow(state: Registry, now: float) -> Transition:
+    """Pins hold as long as they were wished; what was done is over once a request or the idle clock undid it."""
+    hands = {model: hand for model, hand in _lasting(state, now) if hand != _NOTHING}
+    if hands != state.hands:
+        state = replace(state, hands=hands)
+    pinned = {state.names[model] for model, hand in hands.items() if model in state.names and hand.pinned_until > now}
+    return state.each(lambda engine: _pin(engine, True if engine.want.fingerprint in pinned else None)), []
+
+
+def _pin(engine: Engine, pin: bool | None) -> Engine:
+    return engine if engine.pin is pin else replace(engine, pin=pin)
+
+
+def _lasting(state: Registry, now: float) -> Iterator[tuple[str, Hand]]:
+    for model, hand in state.hands.items():
+        engine = state.engines.get(state.names.get(model, ""))
+        over = engine is not None and hand.loaded is not None and hand.loaded is not _there(engine)
+        hand = replace(hand, loaded=None) if over else hand
+        yield model, hand if hand.pinned_until > now else replace(hand, pinned_until=-math.inf)
+
+
+def _there(engine: Engine) -> bool:
+    """It is in memory to stay, or on its way there."""
+    if engine.waiters or engine.wanted:
+        return True
+    return not engine.leaving and engine.state in (EngineState.LOADING, EngineState.READY)
+
+
+def ends(state: Registry) -> Iterator[float]:
+    """When pins end."""
+    return (hand.pinned_until for hand in state.hands.values() if hand.pinned_until > -math.inf)
+
+
+def drift(state: Registry, model: str, now: float) -> tuple[str, ...]:
+    """What of this model is not as the deployment says, in words."""
+    hand, engine = _of(state, model), state.engines.get(state.names.get(model, ""))
+    if engine is None:
+        return ()
+    resident = engine.want.startup or engine.want.pinned
+    return tuple(_said(hand, engine, resident, now))
+
+
+def _said(hand: Hand, engine: Engine, resident: bool, now: float) -> Iterator[str]:
+    if hand.pinned_until > now:
+        left = hand.pinned_until - now
+        yield "pinned by hand" if left == math.inf else f"pinned by hand for {show_duration(math.ceil(left))}"
+    if hand.loaded is True and not resident:
+        yield "loaded by hand"
+    if hand.loaded is False and resident:
+        yield "unloaded by hand"
+    if engine.keep is not None and engine.keep != engine.want.idle_unload and engine.state is EngineState.READY:
+        yield f"kept {_length(engine.keep)} after its last request, which asked for that"
+
+
+def _length(seconds: float) -> str:
+    return "for good" if seconds == math.inf else show_duration(math.ceil(seconds)) if seconds else "no time"
+
+
+def _of(state: Registry, model: str) -> Hand:
+    return state.hands.get(model, _NOTHING)
+
+
+def _models(state: Registry, fingerprint: str) -> list[str]:
+    return [model for model, served in state.names.items() if served == fingerprint]
+
+
+def _put(state: Registry, model: str, hand: Hand) -> Registry:
+    return replace(state, hands={**state.hands, model: hand})
