@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ from appliance.control.events import Events
 from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.observer import Observer
 from appliance.control.reload import Reloader
-from appliance.control.running import Handled, Outcome, Running
+from appliance.control.running import Handled, Outcome, Read, Running
 from appliance.control.state_dir import StateDir, held, state_of
 from appliance.control.supervisor import Supervisor
 from appliance.control.usage import Usage
@@ -32,13 +32,11 @@ from appliance.models.store import Store
 from appliance.server.admin import AdminSocket
 from appliance.server.admin_document import document
 from appliance.server.admin_routes import Admin
-from appliance.server.batch_runner import BatchRunner
-from appliance.server.batch_store import BatchStore
 from appliance.server.context import Context
 from appliance.server.door import Door, door
-from appliance.server.file_store import FileStore
-from appliance.server.listen import address, is_loopback
-from appliance.server.serving import Serving, bind_all
+from appliance.server.listen import EXPOSED, address, exposed
+from appliance.server.listeners import bind_all
+from appliance.server.serving import Serving
 
 REFUSED_BY_POLICY = 6
 READY_POLL_SECONDS = 0.1
@@ -66,7 +64,8 @@ def up(
             print(human(start.deployment.warnings), file=sys.stderr)
         _refuse_open(start.deployment, insecure)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, Usage(state.usage) as usage:
-            runner.run(_serve(file, state, journal, newest, start, partial(door, insecure=insecure, usage=usage)))
+            admit, again = partial(door, insecure=insecure, usage=usage), partial(_read, file, insecure)
+            runner.run(_serve(file, state, journal, newest, start, admit, again))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +105,17 @@ def _last_good(file: Path, newest: Generation | None) -> _Start:
 
 def _refuse_open(deployment: Deployment, insecure: bool) -> None:
     """Raises StartRefused for an address other machines can reach where nothing asks them for a key."""
-    if insecure or deployment.security.keys:
-        return
-    for listen in deployment.server.listen:
-        if not is_loopback(listen):
-            raise StartRefused(
-                f"server.listen {listen} can be reached by other machines, and nothing asks them for a key;"
-                " make one with `appliance keys new NAME`, listen on 127.0.0.1, or start with --insecure",
-                exit_code=REFUSED_BY_POLICY,
-            )
+    if not insecure and (listen := exposed(deployment)) is not None:
+        raise StartRefused(f"server.listen {listen} {EXPOSED}", exit_code=REFUSED_BY_POLICY)
+
+
+def _read(file: Path, insecure: bool, held: Mapping[str, bytes], document: bytes | None) -> Deployment:
+    """For reloads. Raises Rejected, also for what a start would refuse."""
+    deployment = read(file, held, document)
+    if not insecure and (listen := exposed(deployment)) is not None:
+        where = deployment.listen_at[deployment.server.listen.index(listen)]
+        raise Rejected([replace(where, message=f"{listen} {EXPOSED}")], deployment.files, deployment.digest)
+    return deployment
 
 
 def _numbered(journal: Journal, newest: Generation | None, start: _Start) -> int:
@@ -133,24 +134,12 @@ async def _serve(
     newest: Generation | None,
     start: _Start,
     door: Callable[[Running], Door],
+    read: Read,
 ) -> None:
     ended, events = _until_signal(), Events()
     bound = bind_all(start.deployment.server.listen)
     running = Running(start.deployment, _numbered(journal, newest, start))
-    files = FileStore(state.files)
-    batches = BatchStore(state.batches, files)
     async with Supervisor(Store(), environ=os.environ) as supervisor:
-        reloader = Reloader(
-            str(file),
-            partial(read, file),
-            running,
-            supervisor,
-            journal,
-            events=events,
-            handled=start.handled,
-            last=start.last,
-        )
-        supervisor.on_fetched = reloader.refresh
         observer = Observer(supervisor, lambda: running.generation, events)
         context = Context(
             running,
@@ -160,29 +149,38 @@ async def _serve(
             int(time.time()),
             lambda: reloader.last.status != "rejected",
             lambda: reloader.matches,
-            files,
-            batches,
         )
+        serving = Serving(context, bound)
+        reloader = Reloader(
+            str(file),
+            read,
+            running,
+            supervisor,
+            journal,
+            events=events,
+            handled=start.handled,
+            last=start.last,
+            addresses=serving,
+        )
+        supervisor.on_fetched = reloader.refresh
         await supervisor.apply(start.deployment)
         admin = Admin(state.file, os.getpid(), context, reloader, observer, journal, events, ended.set)
         socket = AdminSocket(admin, document(__version__), state.socket)
-        serving = Serving(context, bound)
-        await socket.start()
         try:
             await serving.start()
+            await socket.start()
             for _, sock in bound:
                 print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
             async with asyncio.TaskGroup() as tasks:
-                beside = [tasks.create_task(reloader.run()), tasks.create_task(_say_ready(supervisor))]
-                batching = tasks.create_task(BatchRunner(context).run())
+                beside = [
+                    tasks.create_task(work) for work in (reloader.run(), serving.sweep(), _say_ready(supervisor))
+                ]
                 await ended.wait()
-                batching.cancel()
                 await serving.drain(running.deployment.server.drain_timeout)
                 for task in beside:
                     task.cancel()
         finally:
             await socket.close()
-            batches.close()
 
 
 def _until_signal() -> asyncio.Event:

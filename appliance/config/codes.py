@@ -94,7 +94,11 @@ CODES: Mapping[str, tuple[str, str]] = {
     ),
     "E214": ("unknown family", "A `family` that no family file describes."),
     "E215": ("revision does not fit", "Only hf: sources have a revision, and it is given once."),
-    "E216": ("bad listen address", "An address that cannot be listened on, or stands twice."),
+    "E216": (
+        "bad listen address",
+        "An address that cannot be listened on, stands twice, is another program's already, or is one that other "
+        "machines can reach while nothing asks them for a key.",
+    ),
     "E217": (
         "unreadable checkpoint",
         "The model's files are there, but what they say of themselves cannot be read: config.json is missing or bad.",

@@ -228,7 +228,8 @@ class Deployment:
 
     `digest` is that of the bytes of `files`, all that were read: a changed comment changes it and nothing else.
     `sources` are their contents, without those of `${file:…}`, which may be secret.
-    `warnings` are problems that do not keep it from being used.
+    `warnings` are problems that do not keep it from being used. `listen_at` are problems without words, one where
+    each address of `server.listen` stands: only the machine can say whether it can be had.
     """
 
     server: ServerSettings
@@ -248,6 +249,7 @@ class Deployment:
     files: tuple[str, ...] = field(default=(), compare=False)
     sources: Mapping[str, bytes] = field(default_factory=empty, compare=False, repr=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    listen_at: tuple[Problem, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

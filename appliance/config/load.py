@@ -102,6 +102,7 @@ def examine(
         files=tuple(reader.contents),
         sources=reader.sources(),
         warnings=warnings,
+        listen_at=tuple(reader.with_excerpt(problem, checked.secrets) for problem in _listen_at(checked)),
     )
     return Examined(deployment, checked)
 
@@ -120,6 +121,12 @@ def own_families(environ: Mapping[str, str]) -> Path | None:
     """The directory of a user's own family files; None where there is no home."""
     home = environ.get("APPLIANCE_HOME") or (environ.get("HOME") and f"{environ['HOME']}/.appliance")
     return Path(home, "profiles").absolute() if home else None
+
+
+def _listen_at(checked: Checked) -> Iterable[Problem]:
+    whole: KeyPath = ("server", "listen")
+    for path in [path for path in checked.values if path[:-1] == whole] or [whole]:
+        yield at(checked.at_value(path), "E216", path, "")
 
 
 def _rejected(reader: Reader, problems: Iterable[Problem], secrets: tuple[Place, ...]) -> Rejected:

@@ -9,15 +9,15 @@ import operator
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from appliance import log
 from appliance.config import load
 from appliance.config.deployment import EMPTY, Deployment
-from appliance.config.diff import ChangeSetting, diff
+from appliance.config.diff import Change, ChangeSetting, diff
 from appliance.config.problem import Rejected, as_data, human, located
 from appliance.control import files
 from appliance.control.beside import beside
@@ -28,10 +28,30 @@ from appliance.control.supervisor import Prepared, Supervisor
 from appliance.control.watch import Watch
 from appliance.errors import ApplianceError, GenerationMoved, StalePlan, UnknownGeneration
 
+BOUND_ANEW = ("server.listen",)
+"""Settings of the class `listener` that a reload applies."""
 LOGGED_CHANGES = 20
 """The lines of a plan the log shows; the journal keeps all of them."""
 
 _log = log.get()
+
+
+class Addresses(Protocol):
+    """Who listens on the addresses of a deployment."""
+
+    def opening(self, deployment: Deployment) -> AbstractAsyncContextManager[Callable[[], Awaitable[None]]]:
+        """Within the block new addresses are bound; what is given switches to them. Raises Rejected."""
+
+
+class NoAddresses:
+    """Nobody listens: a deployment that is only loaded."""
+
+    @asynccontextmanager
+    async def opening(self, deployment: Deployment) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+        async def switch() -> None:
+            pass
+
+        yield switch
 
 
 def print_problems(text: str) -> None:
@@ -56,6 +76,7 @@ class Reloader:
         events: Events | None = None,
         handled: Handled | None = None,
         last: Outcome | None = None,
+        addresses: Addresses | None = None,
         show: Callable[[str], None] = print_problems,
     ) -> None:
         self.last = last or Outcome("applied", running.generation)
@@ -67,6 +88,7 @@ class Reloader:
         self._supervisor = supervisor
         self._journal = journal
         self._events = events or Events()
+        self._addresses = addresses or NoAddresses()
         self._show = show
         self._handled = handled or Handled(running.deployment.files, running.deployment.digest)
         self._dirty = asyncio.Event()
@@ -233,8 +255,10 @@ class Reloader:
             return Outcome("unchanged", running.generation)
         prepared = await self._supervisor.prepare(deployment)
         number = running.generation + 1
-        lines, pending = await beside(self._record, deployment, number, cause)
-        self._commit(prepared, number, pending, cause, lines)
+        async with self._addresses.opening(deployment) as switch:
+            lines, pending = await beside(self._record, deployment, number, cause)
+            self._commit(prepared, number, pending, cause, lines)
+            await switch()
         return Outcome("applied", number)
 
     def _record(self, deployment: Deployment, number: int, cause: str) -> tuple[list[str], tuple[str, ...]]:
@@ -283,4 +307,8 @@ def _only_by_restart(started: Deployment, deployment: Deployment) -> tuple[str, 
     many = {name: getattr(started, name) for name in ("models", "aliases", "profiles", "defaults")}
     actions = diff(started, replace(deployment, **many)).actions
     changes = (action.change for action in actions if isinstance(action, ChangeSetting))
-    return tuple(change.path for change in changes if change.apply in ("listener", "process"))
+    return tuple(change.path for change in changes if _needs_restart(change))
+
+
+def _needs_restart(change: Change) -> bool:
+    return change.apply == "process" or (change.apply == "listener" and change.path not in BOUND_ANEW)

@@ -73,8 +73,11 @@ class InFlight:
         named = ((cut, entry) for cut, (entry, _) in self._running.items() if id in (None, entry.id, entry.answer))
         cuts = [cut for cut, entry in named if entry.is_for(key)]
         for cut in cuts:
-            self._running[cut] = self._running[cut][0], error
-            cut.reschedule(0)
+            entry, told = self._running[cut]
+            # Who was told already is on the way out.
+            if told is None:
+                self._running[cut] = entry, error
+                cut.reschedule(0)
         return len(cuts)
 
     async def emptied(self) -> None:

@@ -6,10 +6,14 @@ import socket
 import stat
 from contextlib import suppress
 
-from appliance.config.deployment import FdListen, Listen, TcpListen, UnixListen
+from appliance.config.deployment import Deployment, FdListen, Listen, TcpListen, UnixListen
 from appliance.errors import StartRefused
 
 BACKLOG = 1024
+EXPOSED = (
+    "can be reached by other machines, and nothing asks them for a key; make one with `appliance keys new NAME`,"
+    " listen on 127.0.0.1, or start with --insecure"
+)
 _LONGEST_UNIX_PATH = 103
 
 _EXIT_CODES = {errno.EADDRINUSE: 75, errno.EACCES: 77, errno.EPERM: 77}
@@ -55,6 +59,22 @@ def is_loopback(listen: Listen) -> bool:
             return host in ("localhost", "::1") or host.startswith("127.")
         case _:
             return True
+
+
+def exposed(deployment: Deployment) -> Listen | None:
+    """The first address other machines can reach where nothing asks them for a key."""
+    if deployment.security.keys:
+        return None
+    return next((listen for listen in deployment.server.listen if not is_loopback(listen)), None)
+
+
+def overlap(a: Listen, b: Listen) -> bool:
+    """Whether two addresses may be unable to be had at once."""
+    match a, b:
+        case TcpListen(port=left), TcpListen(port=right):
+            return left == right != 0
+        case _:
+            return a == b
 
 
 def _bind_tcp(host: str, port: int) -> list[socket.socket]:

@@ -1,76 +1,73 @@
 """The life of the HTTP side: sockets accept, a drain lets what runs finish, and nothing is left open."""
 
 import asyncio
-import os
-import socket
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import Any
-
-from sanic.server.protocols.http_protocol import HttpProtocol
+from contextlib import AbstractAsyncContextManager, suppress
 
 from appliance import log
-from appliance.config.deployment import Listen, UnixListen
-from appliance.errors import StartRefused, Unavailable
+from appliance.config.deployment import Deployment
+from appliance.errors import Unavailable
 from appliance.server.app import build_app
 from appliance.server.context import Context
-from appliance.server.listen import BACKLOG, bind
+from appliance.server.edge import request_id
+from appliance.server.listeners import Bound, Listener, Listeners, Switch
 
 FAREWELL_SECONDS = 6.0
 """How long ended streams get to send their last event."""
-
-
-Bound = tuple[Listen, socket.socket]
-"""An address of the deploy file and a socket that listens there; a host name may need several."""
-
-
-def bind_all(listens: Iterable[Listen]) -> list[Bound]:
-    """Listen on every address, before anything else is started. Raises StartRefused for the first that cannot be
-    had.
-    """
-    bound: list[Bound] = []
-    try:
-        for listen in listens:
-            bound += [(listen, sock) for sock in bind(listen)]
-    except StartRefused:
-        for _, sock in bound:
-            sock.close()
-        raise
-    return bound
+SWEEP_SECONDS = 0.05
+"""How often connections of an address that is no longer served are looked at."""
 
 
 class Serving:
-    """HTTP on bound sockets; `drain` must be awaited in the end."""
+    """HTTP on bound sockets; `drain` must be awaited in the end, and `sweep` runs until then."""
 
     def __init__(self, context: Context, bound: list[Bound]) -> None:
         self._context = context
         self._bound = bound
-        self._servers: list[Any] = []
+        self._listeners = Listeners(build_app(context))
 
     async def start(self) -> None:
         """Accept connections from now on."""
-        app = build_app(self._context)
-        for _, sock in self._bound:
-            server = await app.create_server(
-                sock=sock,
-                protocol=HttpProtocol,
-                backlog=BACKLOG,
-                return_asyncio_server=True,
-                asyncio_server_kwargs={"start_serving": False},
-            )
-            assert server is not None
-            self._servers.append(server)
-        await self._servers[0].startup()
-        for server in self._servers:
-            await server.start_serving()
+        await self._listeners.start(self._bound)
+
+    def opening(self, deployment: Deployment) -> AbstractAsyncContextManager[Switch]:
+        """Bind the addresses of a deployment; see Listeners. Raises Rejected."""
+        return self._listeners.opening(deployment)
+
+    async def sweep(self) -> None:
+        """Until cancelled: connections of addresses that are no longer served are closed as their answers end."""
+        listeners, told = self._listeners, set[Listener]()
+        while True:
+            await listeners.left.wait()
+            listeners.left.clear()
+            while leaving := [listener for listener in listeners.all if listener.leaves_by is not None]:
+                for listener in leaving:
+                    self._see_off(listener, told)
+                await asyncio.sleep(SWEEP_SECONDS)
+
+    def _see_off(self, listener: Listener, told: set[Listener]) -> None:
+        late = asyncio.get_running_loop().time() - (listener.leaves_by or 0.0)
+        if listener.close_idle() and late < FAREWELL_SECONDS:
+            if late >= 0 and listener not in told:
+                told.add(listener)
+                self._end(listener)
+            return
+        listener.abort()
+        told.discard(listener)
+        self._listeners.all.remove(listener)
+        log.get().info("server.left", address=str(listener.listen))
+
+    def _end(self, listener: Listener) -> None:
+        error = Unavailable("the server leaves this address", retry_after=1)
+        for connection in listener.connections:
+            if connection._http is not None and connection._http.request is not None:
+                self._context.in_flight.end(error, request_id(connection._http.request))
 
     async def drain(self, seconds: float) -> None:
         """Take nothing new, let generations finish for this long, end those that are left with an error they are
         told of, and close every connection.
         """
         self._context.draining = True
-        for server in self._servers:
-            server.server.close()
+        accepting = self._listeners.stop()
         self._close_idle()
         in_flight = self._context.in_flight
         if len(in_flight):
@@ -80,7 +77,8 @@ class Serving:
                 await in_flight.emptied()
         in_flight.end(Unavailable("the server is shutting down", retry_after=5))
         await self._closed()
-        self._remove_unix_sockets()
+        for listener in accepting:
+            listener.remove_file()
 
     async def _closed(self) -> None:
         """Connections close as their answers end; those that do not are cut."""
@@ -88,18 +86,8 @@ class Serving:
             async with asyncio.timeout(FAREWELL_SECONDS):
                 while self._close_idle():
                     await asyncio.sleep(0.02)
-        for connection in self._connections():
-            connection.abort()
+        for listener in self._listeners.all:
+            listener.abort()
 
     def _close_idle(self) -> int:
-        """Close what waits for a next request; how many are still busy."""
-        return sum(not connection.close_if_idle() for connection in self._connections())
-
-    def _connections(self) -> list[Any]:
-        return [connection for server in self._servers for connection in server.connections]
-
-    def _remove_unix_sockets(self) -> None:
-        for listen, _ in self._bound:
-            if isinstance(listen, UnixListen):
-                with suppress(OSError):
-                    os.unlink(listen.path)
+        return sum(listener.close_idle() for listener in self._listeners.all)

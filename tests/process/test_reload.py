@@ -366,16 +366,3 @@ async def test_asking_for_a_reload_answers_what_became_of_it(site):
         outcome = await live.reloader.reload()
         assert (outcome.status, outcome.generation) == ("rejected", 2)
         assert [problem.line for problem in outcome.problems] == [3]
-
-
-async def test_what_only_a_restart_can_apply_is_said_and_the_rest_is_applied(site):
-    site.script("m")
-    listen = {"server": {"listen": "127.0.0.1:8080"}}
-    async with serving(site, {"m": {}}, **listen) as live:
-        site.file.write_text(site.text({"m": {}, "new": {"source": "fake:m.yaml"}}, server={"listen": "127.0.0.1:1"}))
-        await live.applied(2)
-        assert live.running.pending_restart == ("server.listen",)
-        assert await answer(live.supervisor, live.running.deployment, "new") == "hello"
-        site.file.write_text(site.text({"m": {}}, **listen))
-        await live.applied(3)
-        assert live.running.pending_restart == ()
