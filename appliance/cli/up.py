@@ -24,6 +24,7 @@ from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.observer import Observer
 from appliance.control.reload import Reloader
 from appliance.control.running import Handled, Outcome, Read, Running
+from appliance.control.sizes import Sizes
 from appliance.control.state_dir import StateDir, held, state_of
 from appliance.control.supervisor import Supervisor
 from appliance.control.usage import Usage
@@ -32,8 +33,11 @@ from appliance.models.store import Store
 from appliance.server.admin import AdminSocket
 from appliance.server.admin_document import document
 from appliance.server.admin_routes import Admin
+from appliance.server.batch_runner import BatchRunner
+from appliance.server.batch_store import BatchStore
 from appliance.server.context import Context
 from appliance.server.door import Door, door
+from appliance.server.file_store import FileStore
 from appliance.server.listen import EXPOSED, address, exposed
 from appliance.server.listeners import bind_all
 from appliance.server.serving import Serving
@@ -139,7 +143,9 @@ async def _serve(
     ended, events = _until_signal(), Events()
     bound = bind_all(start.deployment.server.listen)
     running = Running(start.deployment, _numbered(journal, newest, start))
-    async with Supervisor(Store(), environ=os.environ) as supervisor:
+    files = FileStore(state.files)
+    batches = BatchStore(state.batches, files)
+    async with Supervisor(Store(), environ=os.environ, sizes=Sizes(state.sizes)) as supervisor:
         observer = Observer(supervisor, lambda: running.generation, events)
         context = Context(
             running,
@@ -149,6 +155,8 @@ async def _serve(
             int(time.time()),
             lambda: reloader.last.status != "rejected",
             lambda: reloader.matches,
+            files,
+            batches,
         )
         serving = Serving(context, bound)
         reloader = Reloader(
@@ -175,12 +183,15 @@ async def _serve(
                 beside = [
                     tasks.create_task(work) for work in (reloader.run(), serving.sweep(), _say_ready(supervisor))
                 ]
+                batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
+                batching.cancel()
                 await serving.drain(running.deployment.server.drain_timeout)
                 for task in beside:
                     task.cancel()
         finally:
             await socket.close()
+            batches.close()
 
 
 def _until_signal() -> asyncio.Event:
