@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from appliance.config.deployment import Deployment, ModelSpec
 from appliance.control.eviction import Policy
+from appliance.control.footprint import ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
 from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec
 
@@ -121,7 +123,7 @@ def terms(deployment: Deployment) -> Terms:
     groups = [frozenset(served[name] for name in group) for group in memory.exclusive]
     return Terms(
         Policy(
-            budget=memory.budget,
+            budget=max(0, memory.budget - (ENGINE_BASE_BYTES if spare(deployment) == "mlx" else 0)),
             reserve=memory.kv_reserve,
             keep_free=memory.keep_free,
             max_loaded=memory.max_loaded,
@@ -131,6 +133,13 @@ def terms(deployment: Deployment) -> Terms:
         starve_after=memory.queue.starve_after,
         max_wait=memory.queue.max_wait,
     )
+
+
+def spare(deployment: Deployment) -> Literal["mlx", "fake"] | None:
+    """Of which backend a blank process is kept, if one is."""
+    if not deployment.engine.spare or not deployment.models:
+        return None
+    return "fake" if all(model.source.kind == "fake" for model in deployment.models.values()) else "mlx"
 
 
 def names(deployment: Deployment) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import appliance
 from appliance.control.stream import Stream
@@ -24,15 +24,24 @@ SOCKET_BYTES = 1 << 20
 MAX_UNSENT_BYTES = 256 << 20
 
 Counted = frames.Counted
+Backend = Literal["mlx", "fake"]
 Reply = TypeVar("Reply", bound=frames.ToServer)
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """All an engine is started with; `environ` is its whole environment, `model` a name for logs and messages.
-
-    `log` is the format and the level of what the engine logs.
+class Blank:
+    """What a process is started with before it has a model: `environ` is its whole environment, `log` the format and
+    the level of what it logs.
     """
+
+    backend: Backend
+    environ: Mapping[str, str]
+    log: tuple[str, str] = ("console", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All an engine is started with; `model` is a name for logs and messages, the rest as in Blank."""
 
     model: str
     spec: EngineSpec
@@ -40,17 +49,25 @@ class Launch:
     environ: Mapping[str, str]
     log: tuple[str, str] = ("console", "info")
 
+    @property
+    def blank(self) -> Blank:
+        """The kind of blank process it could be given to."""
+        return Blank(self.spec.backend, self.environ, self.log)
+
 
 class EngineHandle:
-    """One engine process. Made by `start`; `stop` must be awaited in the end, whatever happened before."""
+    """One engine process. Made by `start`, or by `spawn` and `adopt`; `stop` must be awaited in the end, whatever
+    happened before. `warm` is set when a blank one has done its imports.
+    """
 
-    def __init__(self, launch: Launch, process: asyncio.subprocess.Process, on_lost: Callable[[], None]) -> None:
-        self.model = launch.model
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.model = ""
         self.pid: int = process.pid
+        self.warm = asyncio.Event()
         self.progress: tuple[str, float] = ("starting", 0.0)
         self.info: ModelInfo | None = None
         self._process = process
-        self._on_lost = on_lost
+        self._on_lost: Callable[[], None] = _nobody
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, Stream] = {}
         self._pings: dict[int, asyncio.Future[frames.Pong]] = {}
@@ -68,6 +85,16 @@ class EngineHandle:
 
         Raises LoadFailed when no process can be started.
         """
+        handle = await cls.spawn(launch.blank, ahead=False)
+        handle.adopt(launch, on_lost)
+        return handle
+
+    @classmethod
+    async def spawn(cls, blank: Blank, *, ahead: bool = True) -> "EngineHandle":
+        """Start a process that has no model yet; `ahead` it imports what its backend needs before it is given one.
+
+        Raises LoadFailed when no process can be started.
+        """
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         for end in (ours, theirs):
@@ -75,23 +102,28 @@ class EngineHandle:
                 end.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "appliance.engine", str(theirs.fileno()), *launch.log,
-                stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),), env=package_environ(launch.environ),
+                sys.executable, "-P", "-m", "appliance.engine", str(theirs.fileno()), *blank.log,
+                *([blank.backend] if ahead else []), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+                env=package_environ(blank.environ),
             )  # fmt: skip
         except OSError as error:
             ours.close()
             raise LoadFailed(f"the engine process cannot be started: {error.strerror}") from error
         finally:
             theirs.close()
-        handle = cls(launch, process, on_lost)
+        handle = cls(process)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: _Link(handle), sock=ours)
         except BaseException:
             ours.close()
             await handle._kill()
             raise
-        handle._send(frames.Hello(frames.VERSION, launch.model, launch.spec, launch.settings))
         return handle
+
+    def adopt(self, launch: Launch, on_lost: Callable[[], None]) -> None:
+        """Have it load a model: once, and of its own backend."""
+        self.model, self._on_lost = launch.model, on_lost
+        self._send(frames.Hello(frames.VERSION, launch.model, launch.spec, launch.settings))
 
     async def ready(self, timeout: float) -> ModelInfo:
         """Wait until the model is loaded.
@@ -168,6 +200,11 @@ class EngineHandle:
         """Raises LoadFailed if the engine is gone, for whoever has not told anybody yet that it was loaded."""
         if self._disconnected.is_set():
             raise self._lost_in_load()
+
+    @property
+    def alive(self) -> bool:
+        """It has not closed its end so far."""
+        return not self._disconnected.is_set()
 
     async def disconnected(self) -> None:
         """Wait until the engine has closed its end: it is dead, dying or was stopped."""
@@ -256,6 +293,8 @@ class EngineHandle:
                 self._load_failed(
                     LoadFailed(f"the engine speaks version {version}, the server {frames.VERSION}", permanent=True)
                 )
+            case frames.Warm():
+                self.warm.set()
             case frames.HelloBack():
                 self.progress = ("loading", 0.0)
 
@@ -303,6 +342,9 @@ class _Link(asyncio.Protocol):
 def _settle(answer: "asyncio.Future[Reply] | None", reply: "Reply") -> None:
     if answer is not None and not answer.done():
         answer.set_result(reply)
+
+
+def _nobody() -> None: ...
 
 
 def _retrieve(future: "asyncio.Future[ModelInfo]") -> None:

@@ -11,7 +11,7 @@ from appliance import log
 from appliance.config.deployment import ModelSpec
 from appliance.control import blas, footprint
 from appliance.control.demand import Demand, Place
-from appliance.control.handle import Launch
+from appliance.control.handle import Backend, Blank, Launch
 from appliance.vocab.spec import EngineSettings
 
 _log = log.get()
@@ -35,16 +35,22 @@ class Machine:
 
     def launch(self, demand: Demand, settings: EngineSettings) -> Launch:
         """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file."""
-        spec = demand.spec
-        extra: dict[str, str] = {}
+        spec, name = demand.spec, demand.first.name
         if spec.backend == "mlx":
-            preload = blas.choose(demand.blas, platform=self.platform, machine=self.machine, cpu_backend=self.cpu)
-            extra = blas.environment(preload, self.environ, self.cores)
+            preload = self._preload(demand.blas)
             if preload.advice:
-                _log.warning("engine.blas", model=demand.first.name, library=None, advice=preload.advice)
+                _log.warning("engine.blas", model=name, library=None, advice=preload.advice)
             elif preload.library:
-                _log.info("engine.blas", model=demand.first.name, library=preload.library)
-        return Launch(demand.first.name, spec, settings, {**self.environ, **extra}, self.log)
+                _log.info("engine.blas", model=name, library=preload.library)
+        return Launch(name, spec, settings, self.blank(spec.backend, demand.blas).environ, self.log)
+
+    def blank(self, backend: Backend, option: str) -> Blank:
+        """What an engine of this backend is started with under this `engine.blas`. Raises LoadFailed as `launch`."""
+        extra = blas.environment(self._preload(option), self.environ, self.cores) if backend == "mlx" else {}
+        return Blank(backend, {**self.environ, **extra}, self.log)
+
+    def _preload(self, option: str) -> blas.Preload:
+        return blas.choose(option, platform=self.platform, machine=self.machine, cpu_backend=self.cpu)
 
     def place(self, model: ModelSpec, path: Path | None) -> Place:
         """A model found at `path`, with its memory. Reads file headers."""

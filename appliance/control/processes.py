@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from appliance import log
 from appliance.control import memory, registry
 from appliance.control.demand import Demand
-from appliance.control.handle import EngineHandle
+from appliance.control.handle import Backend, EngineHandle, Launch
 from appliance.control.machine import Machine
 from appliance.control.run import Run
 from appliance.control.sizes import Sizes
+from appliance.control.spare import Spare
 from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
 from appliance.control.vigil import probe, watch
@@ -51,6 +52,7 @@ class Processes:
         self._sizes = sizes
         self._bound, self._on_trial, self._on_death, self._next_id = bound, on_trial, on_death, next_id
         self._share = 0
+        self.spare = Spare(own)
 
     def start(self, number: int, demand: Demand) -> None:
         """Spawn it; it is told the share of memory set last."""
@@ -62,6 +64,20 @@ class Processes:
         """End it, if it has not ended yet."""
         if (run := self.runs.get(number)) is not None:
             run.close()
+
+    def keep_spare(self, backend: Backend | None, option: str) -> None:
+        """Have a blank process of this backend ready for the next load under this `engine.blas`; None: have none."""
+        try:
+            self.spare.keep(self._machine.blank(backend, option) if backend is not None else None)
+        except LoadFailed as error:
+            _log.warning("spare.failed", reason=error.message)
+            self.spare.keep(None)
+        self._replenish()
+
+    def _replenish(self) -> None:
+        """Never beside a load, which somebody waits for."""
+        if all(run.ready is not None for run in self.runs.values()):
+            self.spare.replenish()
 
     async def stop_all(self) -> None:
         """End all of them, and wait until they are reaped."""
@@ -107,13 +123,14 @@ class Processes:
             if not self.runs:
                 self.empty.set()
         self._happen(registry.on_gone, number, error, lonely)
+        self._replenish()
 
     async def _serve(self, number: int, run: Run) -> bool:
         """Whether it died by its own doing, with a single request."""
         name = run.demand.first.name
         settings = run.demand.settings(self._share)
         launch = self._machine.launch(run.demand, settings)
-        handle = await EngineHandle.start(launch, lambda: self._lost(number))
+        handle = await self._spawn(number, run, launch)
         run.handle, run.settings = handle, settings
         try:
             if run.stopping:
@@ -122,6 +139,7 @@ class Processes:
             await self._get_ready(number, run, handle)
             self._happen(registry.on_ready, number)
             self.configure()
+            self._replenish()
             await watch(handle, self._bound, run.demand.stall_target)
         finally:
             code = await handle.stop(STOP_GRACE_SECONDS)
@@ -129,12 +147,21 @@ class Processes:
             say("engine.gone", model=name, pid=handle.pid, exit=code, asked=run.stopping)
         return await self._ended(name, run, handle)
 
+    async def _spawn(self, number: int, run: Run, launch: Launch) -> EngineHandle:
+        """The spare, where it is of the right kind, else a new process."""
+        if (given := self.spare.take(launch.blank)) is None:
+            return await EngineHandle.start(launch, lambda: self._lost(number))
+        handle, run.saved = given
+        handle.adopt(launch, lambda: self._lost(number))
+        return handle
+
     async def _get_ready(self, number: int, run: Run, handle: EngineHandle) -> None:
         name = run.demand.first.name
         info = await handle.ready(run.demand.load_timeout)
         run.ready = _now()
         _log.info("model.ready", model=name, pid=handle.pid, seconds=round(run.ready - run.started, 2),
-                  dtype=info.dtype, weight_bytes=info.weight_bytes, notes=list(info.notes))  # fmt: skip
+                  spare_seconds=round(run.saved, 2), dtype=info.dtype, weight_bytes=info.weight_bytes,
+                  notes=list(info.notes))  # fmt: skip
         self.counts["loads", name] += 1
         if self._on_trial(run.demand.fingerprint):
             await probe(handle, self._next_id(), info.context, run.demand.load_timeout)
@@ -160,6 +187,9 @@ class Processes:
         """Look at what engines take; that of process `loaded` are its weights."""
         pids = {run.handle.pid: run for run in self.runs.values() if run.handle is not None}
         measured = await asyncio.to_thread(memory.measure, list(pids))
+        # The spare is neither an engine nor free: what it takes is in no sum of theirs.
+        if (spare := self.spare.pid) is not None:
+            self.spare.taken = await asyncio.to_thread(memory.taken, spare)
         for pid, size in measured.processes.items():
             pids[pid].taken = size
         run = self.runs.get(loaded) if loaded is not None else None

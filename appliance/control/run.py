@@ -12,7 +12,8 @@ from appliance.vocab.spec import EngineSettings
 @dataclass(slots=True)
 class Run:
     """`held` are the leases that hold it now, `mixed` those of them that ever had company; `taken` the bytes of
-    memory when last measured. `lonely`: it was lost with a single lease that never had company.
+    memory when last measured. `lonely`: it was lost with a single lease that never had company. `saved` seconds of
+    its start were over before it was asked for.
     """
 
     demand: Demand
@@ -25,6 +26,7 @@ class Run:
     mixed: set[int] = field(default_factory=set)
     taken: int | None = None
     lonely: bool = False
+    saved: float = 0.0
 
     def join(self, lease: int) -> None:
         """One more holds it."""

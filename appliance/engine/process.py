@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -23,7 +24,7 @@ from appliance.engine.prepare import Preparer, run_preparation
 from appliance.engine.scheduler import Scheduler
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import ModelInfo
-from appliance.wire.frames import VERSION, Hello, HelloBack, LoadError, Progress, Ready
+from appliance.wire.frames import VERSION, Hello, HelloBack, LoadError, Progress, Ready, Warm
 
 BACKENDS = {"mlx": "appliance.engine.mlx.backend:MlxBackend", "fake": "appliance.engine.fake:FakeBackend"}
 """Imported by name, so that only an engine that needs them pays for a backend's libraries."""
@@ -35,8 +36,8 @@ _FLUSH_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-def main(link_fd: int) -> NoReturn:
-    """Serve the socket of this descriptor until it is closed."""
+def main(link_fd: int, backend: str | None = None) -> NoReturn:
+    """Serve the socket of this descriptor until it is closed. With `backend` import that before there is a model."""
     # Ctrl-C on the terminal reaches the whole group, but ending is the server's to decide.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -49,6 +50,9 @@ def main(link_fd: int) -> NoReturn:
     outbox.put(HelloBack(VERSION, os.getpid()))
     threading.Thread(target=link.read, name="reader", daemon=True).start()
     try:
+        if backend is not None:
+            _import(backend)
+            outbox.put(Warm())
         _serve(link, link.hellos.get())
     except LoadFailed as error:
         log.get().error("engine.load_failed", reason=error.message, permanent=error.permanent)
@@ -67,7 +71,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
             " both must come from one installation; restart the appliance",
             permanent=True,
         )
-    backend = _backend(hello.spec.backend)
+    backend = _import(hello.spec.backend)()
     info, tokenizer = backend.load(hello.spec, hello.settings, lambda *at: link.outbox.put(Progress(*at)))
     tier = DiskTier(backend.freezer(), link.inbox.post)
     tier.configure(hello.settings.disk)
@@ -88,10 +92,10 @@ def _tell_ready(link: Link, hello: Hello, info: ModelInfo) -> None:
     log.get().info("engine.ready", model=hello.model, seconds=round(info.load_seconds, 3), dtype=info.dtype)
 
 
-def _backend(name: str) -> Backend:
-    module, _, attribute = BACKENDS[name].partition(":")
-    backend: Backend = getattr(importlib.import_module(module), attribute)()
-    return backend
+def _import(backend: str) -> Callable[[], Backend]:
+    module, _, attribute = BACKENDS[backend].partition(":")
+    made: Callable[[], Backend] = getattr(importlib.import_module(module), attribute)
+    return made
 
 
 def _end_with_the_server() -> None:

@@ -55,6 +55,10 @@ class HelloBack(msgspec.Struct, frozen=True, tag="hello_back", array_like=True):
     pid: int
 
 
+class Warm(msgspec.Struct, frozen=True, tag="warm", array_like=True):
+    """A blank engine has imported what its backend needs, and waits for its Hello."""
+
+
 class Progress(msgspec.Struct, frozen=True, tag="progress", array_like=True):
     """Where a load is: a phase's name and 0..1 of it."""
 
@@ -108,7 +112,7 @@ class Counted(msgspec.Struct, frozen=True, tag="counted", array_like=True):
 
 
 ToEngine = Hello | Configure | Submit | Cancel | Count | Ping
-ToServer = HelloBack | Progress | Ready | LoadError | Events | Counted | Pong
+ToServer = HelloBack | Warm | Progress | Ready | LoadError | Events | Counted | Pong
 
 Frame = TypeVar("Frame")
 
