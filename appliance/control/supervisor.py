@@ -8,7 +8,6 @@ async with Supervisor(store, environ=environ) as supervisor:
 
 import asyncio
 import itertools
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
@@ -22,10 +21,10 @@ from appliance.control.demand import Demand
 from appliance.control.downloads import Downloads
 from appliance.control.lease import Lease
 from appliance.control.machine import Machine
-from appliance.control.pins import Pins
 from appliance.control.processes import Processes
 from appliance.control.residency import (
     Effect,
+    Engine,
     Fetch,
     Grant,
     Registry,
@@ -88,7 +87,6 @@ class Supervisor:
         self._deployment: Deployment | None = None
         self._demands: Mapping[str, Demand] = {}
         self._waiting: dict[int, asyncio.Future[int]] = {}
-        self._pins = Pins()
         self._ids = itertools.count(1)
         self._alarm: asyncio.TimerHandle | None = None
         self._tasks = asyncio.TaskGroup()
@@ -138,38 +136,45 @@ class Supervisor:
         wants = {fingerprint: each.want for fingerprint, each in prepared.demands.items()}
         names, terms = demand.names(prepared.deployment), demand.terms(prepared.deployment)
         self._happen(registry.on_apply, wants, names, terms)
-        self._happen(registry.on_pin, self._pins.left(self._now()))
         kept = {*prepared.demands, *self._state.engines, *(want.fingerprint for want in self._state.former.values())}
         self._demands = {fingerprint: each for fingerprint, each in self._demands.items() if fingerprint in kept}
         self._processes.configure()
         self._processes.keep_spare(demand.spare(prepared.deployment), prepared.deployment.engine.blas)
 
-    def unload(self, name: str) -> None:
-        """Stop the engine of this model; the next request loads it again. Raises InUse while requests hold it, or
-        wait for it, UnknownModel.
+    def load(self, name: str) -> None:
+        """Have this model in memory, though the deployment may not ask for that; what failed before is tried again.
+        It outlives reloads, not this process. Raises UnknownModel.
         """
-        if (fingerprint := self._state.names.get(name)) is None:
-            raise UnknownModel(f"there is no model {name!r} in this deployment", param="model")
-        engine = self._state.engines[fingerprint]
-        if users := len(engine.leases) + len(engine.waiters):
+        self._engine(name)
+        self.forgive()
+        self._happen(registry.on_load, name)
+
+    def unload(self, name: str, *, at_once: bool = False) -> tuple[str, ...]:
+        """Stop the engine of this model; the next request loads it again. `at_once` also one that is in use: it
+        serves nobody new, those who wait are told, and it ends when those who hold it let go.
+
+        Returns the models it serves. Raises InUse while requests hold it or wait for it, UnknownModel.
+        """
+        fingerprint, engine = self._engine(name)
+        if not at_once and (users := len(engine.leases) + len(engine.waiters)):
             raise InUse(
-                f"{name} is used by {users} request{'s' if users > 1 else ''}; try again when they have ended"
+                f"{name} is used by {users} request{'s' if users > 1 else ''}; try again when they have ended,"
+                " or end them with --now (now=1)"
             )
-        self._happen(registry.on_unload, fingerprint)
+        self._happen(registry.on_unload, fingerprint, at_once)
+        return tuple(model for model, served in self._state.names.items() if served == fingerprint)
 
     def pin(self, name: str, seconds: float) -> None:
         """Keep this model in memory once it is there, for so long; 0 takes that back, what the deployment pins stays
         pinned. It outlives reloads, not this process. Raises UnknownModel.
         """
-        if name not in self._state.names:
-            raise UnknownModel(f"there is no model {name!r} in this deployment", param="model")
-        self._pins.put(name, seconds, self._now())
-        self._happen(registry.on_pin, self._pins.left(self._now()))
-        if 0 < seconds < math.inf:
-            asyncio.get_running_loop().call_later(seconds, self._unpin)
+        self._engine(name)
+        self._happen(registry.on_pin, name, self._now() + seconds)
 
-    def _unpin(self) -> None:
-        self._happen(registry.on_pin, self._pins.left(self._now()))
+    def _engine(self, name: str) -> tuple[str, Engine]:
+        if (fingerprint := self._state.names.get(name)) is None:
+            raise UnknownModel(f"there is no model {name!r} in this deployment", param="model")
+        return fingerprint, self._state.engines[fingerprint]
 
     def forgive(self) -> None:
         """Try again at the next request what has failed to load or to be fetched."""
@@ -181,9 +186,12 @@ class Supervisor:
         return next(self._ids)
 
     @asynccontextmanager
-    async def acquire(self, model: ModelSpec, *, alone: bool = False, resumed: bool = False) -> AsyncIterator[Lease]:
+    async def acquire(
+        self, model: ModelSpec, *, alone: bool = False, resumed: bool = False, keep: float | None = None
+    ) -> AsyncIterator[Lease]:
         """Hold the engine of `model`, loading it first where needed; waiting is not bounded here. `alone` without
         company until `clear`ed; `resumed` requests wait until a load that failed for a passing reason is tried again.
+        Afterwards the model stays for `keep` seconds if nobody else comes, without it for `idle_unload`.
 
         Raises UnknownModel if it is not in the deployment any more, Unavailable while closing or where it cannot
         fit in memory, LoadFailed or SourceError with the reason it cannot be had.
@@ -195,7 +203,7 @@ class Supervisor:
         try:
             while run is None:  # it may end between the grant and our turn
                 answer = self._waiting[waiter] = asyncio.get_running_loop().create_future()
-                self._happen(registry.on_acquire, Waiter(waiter, model.name, alone, resumed))
+                self._happen(registry.on_acquire, Waiter(waiter, model.name, alone, resumed, keep))
                 run = self._processes.runs.get(await answer)
             yield run.lease(waiter, model, asked, self._now())
             served = True
@@ -218,7 +226,7 @@ class Supervisor:
         """Every model of the deployment and the engines on their way out, for people and metrics."""
         now = self._now()
         observed = {fingerprint: self._observe(fingerprint) for fingerprint in self._state.engines}
-        return describe(self._state, self._deployment, observed, now, self._pins.left(now))
+        return describe(self._state, self._deployment, observed, now)
 
     def spare(self) -> SpareStatus | None:
         """The blank engine process; None where the deployment wants none."""
