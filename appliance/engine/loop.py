@@ -12,6 +12,7 @@ from appliance import log
 from appliance.engine.backend import Backend, Snapshot, Step
 from appliance.engine.disk_tier import DiskTier
 from appliance.engine.inbox import Arrival, Cancellation, Configuration, Farewell, Inbox, Message
+from appliance.engine.reuse import reuse_of
 from appliance.engine.scheduler import Plan, Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.errors import EngineFault
@@ -93,7 +94,8 @@ class Loop:
                 self._backend.open(opening)
             for begun in plan.started:
                 pipeline = begun.pipeline
-                self._say(begun.id, Started(pipeline.prompt_tokens, pipeline.cached_tokens))
+                reuse = reuse_of(begun, self._scheduler.prefixes.enabled)
+                self._say(begun.id, Started(pipeline.prompt_tokens, pipeline.cached_tokens, reuse))
             if not plan.batch:
                 return None
             step = self._backend.launch(plan.batch)
@@ -113,6 +115,9 @@ class Loop:
         parts: list[SequenceEvents] = []
         ended: list[Sequence] = []
         for sequence, sampled in self._scheduler.commit(flight.plan.batch, result):
+            if sequence.pipeline.finished:  # by a token before it that came with the same step
+                sequence.known.pop()
+                continue
             parts.append(SequenceEvents(sequence.id, (sampled.token,), tuple(sequence.pipeline.feed(sampled))))
             if sequence.pipeline.finished:
                 ended.append(sequence)

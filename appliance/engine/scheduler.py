@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.prefix_cache import Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
+from appliance.engine.speculation import Speculation
 from appliance.engine.speed import PrefillSpeed
 from appliance.vocab.spec import EngineSettings
 
@@ -49,8 +50,15 @@ class Scheduler:
     plan may be made before that.
     """
 
-    def __init__(self, settings: EngineSettings, kv_bytes_per_token: int, prefixes: PrefixCache) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        kv_bytes_per_token: int,
+        prefixes: PrefixCache,
+        speculation: Speculation | None = None,
+    ) -> None:
         self.prefixes = prefixes
+        self.speculation = speculation or Speculation(None, able=False)
         self._token_bytes = max(kv_bytes_per_token, 1)
         self._sequences: dict[int, Sequence] = {}
         self._waiting: list[Sequence] = []
@@ -81,6 +89,7 @@ class Scheduler:
 
     def submit(self, sequence: Sequence) -> None:
         assert sequence.id not in self._sequences
+        self.speculation.begin(sequence)
         self._sequences[sequence.id] = sequence
         insort(self._waiting, sequence, key=_rank)
 
@@ -88,6 +97,7 @@ class Scheduler:
         """Forget a sequence that ended, failed or is not wanted any more; close it in the backend if it ran."""
         sequence = self._sequences.pop(id, None)
         if sequence is not None:
+            self.speculation.end(sequence)
             (self._running if sequence in self._running else self._waiting).remove(sequence)
         return sequence
 
@@ -99,12 +109,12 @@ class Scheduler:
         started = tuple(s for s in self._running if not s.started) if opened else ()
         for sequence in started:
             sequence.started = True
-        decode = self._decode_rows()
+        decode, drafts = self._decode_rows()
         held = self._held()
         chunks = self._chunks(self._speed.chunk_tokens(self._stall_seconds, bool(decode)))
         for sequence in held:
             sequence.waited_tokens += sum(len(chunk.tokens) for chunk in chunks)
-        return Plan(closed, opened, started, Batch(decode, chunks), self._snapshots())
+        return Plan(closed, opened, started, Batch(decode, chunks, drafts), self._snapshots())
 
     def commit(self, batch: Batch, result: StepResult) -> list[tuple[Sequence, Sampled]]:
         """Take a step's tokens; sequences that ended since it was launched are passed over."""
@@ -120,7 +130,18 @@ class Scheduler:
                 sequence.pending -= 1
                 sequence.known.append(sampled.token)
                 took.append((sequence, sampled))
+        for draft in batch.drafts:
+            took += self._commit_draft(draft, result.further.get(draft.sequence, ()))
         return took
+
+    def _commit_draft(self, draft: Draft, further: tuple[Sampled, ...]) -> list[tuple[Sequence, Sampled]]:
+        sequence = self._sequences.get(draft.sequence)
+        if sequence is None:
+            return []
+        sequence.pending -= len(draft.tokens)
+        sequence.known += [sampled.token for sampled in further]
+        self.speculation.learn(sequence, len(draft.tokens), len(further))
+        return [(sequence, sampled) for sampled in further]
 
     def keep(self, id: int, length: int, snapshot: Snapshot | None) -> None:
         """A snapshot the plan asked for, of a step that is committed; None where the backend could not give it."""
@@ -204,6 +225,7 @@ class Scheduler:
             sequence.due.append(sequence.prefill_end)
         if not sequence.started:
             sequence.pipeline.cached_tokens = min(match.length, sequence.prompt_length)
+            sequence.found = match._replace(snapshot=None)
         return Opening(
             id=sequence.id,
             known=tuple(sequence.known),
@@ -216,14 +238,23 @@ class Scheduler:
         )
 
     # ---- the step
-    def _decode_rows(self) -> tuple[int, ...]:
+    def _decode_rows(self) -> tuple[tuple[int, ...], tuple[Draft, ...]]:
         rows = [s for s in self._running if s.decodes and len(s.known) + s.pending < s.limit]
         if self._gather(rows) or self._may_have_company(rows):
-            return ()
+            return (), ()
+        drafts = self.speculation.drafts(rows) if self._speculates(rows) else ()
+        if drafts is None:
+            return (), ()
         for sequence in rows:
             sequence.pending += 1
             sequence.speaks = True
-        return tuple(sequence.id for sequence in rows)
+        for draft, sequence in zip(drafts, rows, strict=False):
+            sequence.pending += len(draft.tokens)
+        return tuple(sequence.id for sequence in rows), drafts
+
+    def _speculates(self, rows: list[Sequence]) -> bool:
+        """Steps that read prompts are worth more when they overlap than guesses are."""
+        return 0 < len(rows) <= self.speculation.max_batch and all(s.decodes and s.landed for s in self._running)
 
     def _may_have_company(self, rows: list[Sequence]) -> bool:
         """Whether a first token is not planned yet: its prompt is still being read, and more may come meanwhile."""

@@ -30,6 +30,8 @@ class Speculation:
         self._settings = settings
         self._able = able
         self._memories: dict[str, Memory] = {}
+        self.max_batch = (settings or PREDICTED).max_batch if able else 0
+        """With more rows nothing is guessed."""
         self.guessed = 0
         self.right = 0
 
@@ -53,8 +55,6 @@ class Speculation:
 
     def drafts(self, rows: Rows[Sequence]) -> tuple[Draft, ...] | None:
         """Guesses for these rows, all of them or none; None where it is worth waiting for tokens that are pending."""
-        if len(rows) > (self._settings or PREDICTED).max_batch or all(row.drafting is None for row in rows):
-            return ()
         guesses = [_guess(row) for row in rows]
         if not any(guesses):
             return ()

@@ -3,23 +3,27 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
 
 from appliance import log
-from appliance.engine.backend import Batch, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.backend import Batch, Draft, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.drafting import OPEN
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.batch import Decoding, Row
+from appliance.engine.mlx.draft_model import load_draft_model
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.prefill import prefill
 from appliance.engine.mlx.prompt import PromptTokenizer
+from appliance.engine.mlx.reading import bare, context_of
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice
 from appliance.engine.mlx.store import KVFreezer
+from appliance.engine.mlx.verify import Verification
 from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
 
@@ -31,6 +35,8 @@ class MlxBackend:
         self, spec: EngineSpec, settings: EngineSettings, progress: Progress
     ) -> tuple[ModelInfo, PromptTokenizer]:
         """Raises LoadFailed."""
+        if spec.tokenizer_only:
+            return bare(spec)
         if reason := without_compile_where_it_fails():
             log.get().info("engine.compile_off", reason=reason)
         with ThreadPoolExecutor(
@@ -48,7 +54,8 @@ class MlxBackend:
         self._shared = Decoding(self._model, self._vocabulary, self._workshop)
         self._alone: dict[int, Decoding] = {}
         self._last: MlxStep | None = None
-        return self._info(loaded, caches), tokenizer
+        self._draft_model = load_draft_model(spec, tokenizer, self._vocabulary, self._workshop, progress)
+        return self._info(loaded, caches, spec.speculative is not None), tokenizer
 
     def freezer(self) -> KVFreezer:
         """What writes down the snapshots of this model."""
@@ -74,7 +81,10 @@ class MlxBackend:
 
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
-        decoded = self._decode([self._rows[id] for id in batch.decode])
+        if batch.drafts:
+            decoded = self._verify(batch.drafts)
+        else:
+            decoded = self._decode([self._rows[id] for id in batch.decode])
         pieces = [(self._rows[chunk.sequence], chunk) for chunk in batch.chunks]
         assert all(row.computed == chunk.start for row, chunk in pieces)
         chunks = prefill(self._model, pieces, self._batching)
@@ -99,6 +109,8 @@ class MlxBackend:
         if row is not None:
             self._decoding(row).drop(row)
             self._alone.pop(sequence, None)
+            if self._draft_model is not None:
+                self._draft_model.forget(sequence)
 
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
@@ -107,29 +119,45 @@ class MlxBackend:
             return [Decoded(*self._shared.step(rows))]
         return [Decoded(*self._decoding(row).step([row])) for row in rows]
 
+    def _verify(self, drafts: Sequence[Draft]) -> "list[Decoded]":
+        rows = [self._rows[draft.sequence] for draft in drafts]
+        filled = [self._filled(row, draft) for row, draft in zip(rows, drafts, strict=True)]
+        return [Decoded(*self._shared.verify(list(zip(rows, filled, strict=True))))]
+
+    def _filled(self, row: Row, draft: Draft) -> Draft:
+        if self._draft_model is None or OPEN not in draft.tokens:
+            return draft
+        return replace(draft, tokens=self._draft_model.guess(row.sample, draft))
+
     def _decoding(self, row: Row) -> Decoding:
         if self._batching is not kv.Batching.NONE:
             return self._shared
         return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary, self._workshop))
 
-    def _info(self, loaded: Loaded, caches: kv.Caches) -> ModelInfo:
-        kinds = sorted({type(cache).__name__ for cache in caches})
-        notes = (
-            ()
-            if self._batching is not kv.Batching.NONE
-            else (f"decodes one sequence at a time: {', '.join(kinds)} cannot be batched",)
-        )
+    def _notes(self, caches: kv.Caches, guesses: bool) -> tuple[str, ...]:
+        """What this model's caches do not allow."""
+        kinds = ", ".join(sorted({type(cache).__name__ for cache in caches}))
+        notes = []
+        if self._batching is kv.Batching.NONE:
+            notes.append(f"decodes one sequence at a time: {kinds} cannot be batched")
+        if guesses and not kv.rolls_back(caches):
+            notes.append(f"decodes without guesses: {kinds} cannot be cut back to before a wrong one")
+        return tuple(notes)
+
+    def _info(self, loaded: Loaded, caches: kv.Caches, guesses: bool) -> ModelInfo:
+        notes = self._notes(caches, guesses)
         for note in notes:
-            log.get().warning("engine.not_batched", reason=note)
-        text = loaded.config.get("text_config", loaded.config)
+            log.get().warning("engine.limited", reason=note)
+        small = self._draft_model
         return ModelInfo(
-            context=int(text.get("max_position_embeddings") or 1 << 20),
+            context=context_of(loaded.config),
             vocab_size=self._vocabulary,
-            weight_bytes=loaded.weight_bytes,
-            kv_bytes_per_token=kv.bytes_per_token(caches),
+            weight_bytes=loaded.weight_bytes + (small.weight_bytes if small else 0),
+            kv_bytes_per_token=kv.bytes_per_token(caches) + (small.bytes_per_token() if small else 0),
             dtype=loaded.dtype,
             load_seconds=loaded.seconds,
             notes=notes,
+            rolls_back=kv.rolls_back(caches),
         )
 
 
@@ -141,7 +169,13 @@ class Decoded:
     """One decode batch on its way."""
 
     rows: Sequence[Row]
-    choice: Choice
+    choice: Choice | Verification
+
+    def further(self) -> dict[int, tuple[Sampled, ...]]:
+        """After its tokens were read: those after each row's first."""
+        if isinstance(self.choice, Choice):
+            return {}
+        return dict(zip((row.id for row in self.rows), self.choice.further(), strict=True))
 
 
 class MlxStep:
@@ -194,7 +228,8 @@ class MlxStep:
         except RuntimeError as error:
             raise EngineFault(f"the device failed: {error}") from error
         self._before, self.waited = None, True
-        return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]), self._failed())
+        further = {id: more for decoded in self._decoded for id, more in decoded.further().items()}
+        return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]), self._failed(), further)
 
     def finish(self) -> Prefilled:
         """Compute the chunks to their end: how many tokens they were, and the seconds the device took for them."""

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 import mlx.core as mx
 import mlx.nn as nn
 
-from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, snapshot
+from appliance.engine.backend import Draft
+from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, roll_back, snapshot
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice, Sampler
+from appliance.engine.mlx.verify import Verification, layout
+
+NARROW_AT = 64
+"""Columns that are padding for all rows of a batch, which guesses that went wrong leave behind."""
 
 
 @dataclass(eq=False, slots=True)
@@ -37,7 +42,7 @@ class Decoding:
         self._caches: Caches = []
         self._tokens: mx.array | None = None  # (B,): the rows' next inputs, perhaps not yet computed
         self._sampler: Sampler | None = None
-        self._unsettled: Choice | None = None
+        self._unsettled: Choice | Verification | None = None
         self._stale = True  # the sampler's rows are not ours any more
 
     def step(self, rows: Sequence[Row]) -> tuple[list[Row], Choice]:
@@ -51,6 +56,39 @@ class Decoding:
         for row in self._rows:
             row.computed += 1
         return list(self._rows), choice
+
+    def verify(self, drafts: Sequence[tuple[Row, Draft]]) -> tuple[list[Row], Verification]:
+        """All guesses of these rows in one pass, not yet computed; the rows in the order of the verification."""
+        self._settle()
+        self._gather([row for row, _ in drafts])
+        by_row = dict(drafts)
+        guessed = layout([(row.sample, by_row[row]) for row in self._rows])
+        grow_by_parts(self._caches, max(row.computed for row in self._rows) + guessed.width)
+        logits = self._model(guessed.inputs, cache=self._caches)
+        choice = Sampler(guessed.rows, self._vocabulary, self._workshop).sample(guessed.flat(logits))
+        rows = list(self._rows)
+        self._stale = True  # what its sampler counted knows nothing of the tokens that come now
+        self._sampler = None
+        self._unsettled = verification = Verification(
+            guessed, choice, lambda said: self._verified(rows, guessed.width, said)
+        )
+        return rows, verification
+
+    def _verified(self, rows: list[Row], width: int, said: list[int]) -> None:
+        """The rows said so many tokens, out of a pass of `width`."""
+        roll_back(self._caches, [width - tokens for tokens in said])
+        for row, tokens in zip(rows, said, strict=True):
+            row.computed += tokens
+        self._narrow()
+
+    def _narrow(self) -> None:
+        """Give back columns of the rectangle that are padding for all rows, before they are many."""
+        if len(self._rows) > 1:
+            waste = self._caches[0].size() - max(row.computed for row in self._rows)
+            if waste > NARROW_AT:
+                everyone = mx.arange(len(self._rows))
+                for cache in self._caches:
+                    cache.filter(everyone)
 
     def drop(self, row: Row) -> None:
         """Let a row go that will not come back; its place in the rectangle goes at once."""
@@ -71,18 +109,21 @@ class Decoding:
             self._unsettled = None
 
     def _become(self, rows: Sequence[Row]) -> None:
-        wanted = set(rows)
-        if wanted != set(self._rows):
-            self._park([row for row in self._rows if row not in wanted])
-            self._keep([row for row in self._rows if row in wanted])
-            self._join([row for row in rows if row not in self._rows])
-            self._stale = True
+        self._gather(rows)
         if self._stale:
             grow_by_parts(self._caches, max(row.computed for row in self._rows))
             self._sampler = Sampler(
                 [row.sample for row in self._rows], self._vocabulary, self._workshop, self._sampler
             )
             self._stale = False
+
+    def _gather(self, rows: Sequence[Row]) -> None:
+        wanted = set(rows)
+        if wanted != set(self._rows):
+            self._park([row for row in self._rows if row not in wanted])
+            self._keep([row for row in self._rows if row in wanted])
+            self._join([row for row in rows if row not in self._rows])
+            self._stale = True
 
     def _park(self, leaving: list[Row]) -> None:
         """Give rows that skip a step caches of their own again; lazily, so it costs nothing if nobody reads them."""

@@ -5,6 +5,7 @@ and, for those that can be batched, `merge`.
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -46,6 +47,25 @@ def batching(caches: Caches) -> Batching:
     if not all(hasattr(leaf, "merge") for leaf in leaves):
         return Batching.NONE
     return Batching.PADDED if all(isinstance(leaf, KVCache | RotatingKVCache) for leaf in leaves) else Batching.EQUAL
+
+
+def rolls_back(caches: Caches) -> bool:
+    """Whether every row of a batch can be cut back to a length of its own, at any length."""
+    return all(isinstance(leaf, KVCache) for leaf in _leaves(caches))
+
+
+def roll_back(caches: Caches, drop: Sequence[int]) -> None:
+    """Forget the last `drop` tokens of each row. What all rows forget is free; the rest is rolled to the left end of
+    the rectangle, where it counts as padding.
+    """
+    common = min(drop)
+    rest = [tokens - common for tokens in drop]
+    for cache in caches:
+        if common:
+            cache.trim(common)
+        if any(rest):
+            cache.prepare(right_padding=rest)
+            cache.finalize()
 
 
 def trimmable(caches: Caches) -> bool:

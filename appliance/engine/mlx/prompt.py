@@ -29,6 +29,7 @@ class PromptTokenizer:
             raise LoadFailed(f"{directory.name}: its tokenizer cannot be loaded: {error}", permanent=True) from error
         self._tokenizer = wrapper._tokenizer
         self._bytes = TokenBytes(self._tokenizer)
+        self.size = len(self._tokenizer)
         self.eos_ids = frozenset(wrapper.eos_token_ids)
         added = self._tokenizer.added_tokens_decoder
         self.specials = {id: token.content for id, token in added.items() if token.special}
@@ -76,6 +77,10 @@ class PromptTokenizer:
         """What the tokenizers library would save; None for tokenizers of other libraries."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         return None if backend is None else backend.to_str()
+
+    def vocabulary(self) -> dict[str, int]:
+        """Every token and its id, added ones included."""
+        return dict(self._tokenizer.get_vocab())
 
     def id_of(self, text: str) -> int | None:
         """The id of the token that is exactly this text."""

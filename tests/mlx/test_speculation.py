@@ -1,0 +1,221 @@
+"""Guesses change how fast an answer comes, never a token of it: greedy, drawn, penalised, with log-probabilities."""
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+
+from appliance.errors import LoadFailed
+from appliance.vocab.event import Finished
+from appliance.vocab.request import Sampling
+from appliance.vocab.spec import Speculative
+from tests.checkpoints import tiny_vocab_llama
+from tests.mlx.families import FAMILIES, VOCABULARY, make
+from tests.mlx.speculating import Asked, Device
+from tests.mlx.test_batch import SAMPLINGS
+
+LOOKUP = Speculative(kind="lookup", depth=8, max_batch=4)
+CUTTABLE = ["llama, plain cache", "qwen3-moe, experts"]
+OTHERS = ["gemma3, sliding window", "mamba, state only"]
+IDS = [f"sampling {n}" for n in range(len(SAMPLINGS))]
+
+
+@pytest.fixture(scope="module", params=CUTTABLE, ids=CUTTABLE)
+def device(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Device:
+    return Device(make(tmp_path_factory.mktemp("family"), FAMILIES[request.param]))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("large"), FAMILIES["llama, plain cache"])
+
+
+def prompt(seed: int, length: int = 20) -> list[int]:
+    drawn = random.Random(seed)
+    return [drawn.randrange(3, VOCABULARY) for _ in range(length)]
+
+
+def spoilt(tokens: list[int], every: int) -> list[int]:
+    """A forecast that is wrong now and then."""
+    return [3 if n % every == every - 1 else token for n, token in enumerate(tokens)]
+
+
+def again(asked: Asked, foretold: list[int] | None = None) -> Asked:
+    return replace(asked, foretold=foretold, got=[], sampled=[], events=[])
+
+
+def plainly(device: Device, asked: Asked) -> Asked:
+    """As it would be answered alone and without guesses."""
+    alone = replace(again(asked), at=0)
+    device.answer([alone])
+    return alone
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=IDS)
+@pytest.mark.parametrize("every", [100, 5, 2], ids=["a true forecast", "wrong now and then", "often wrong"])
+def test_an_answer_that_was_guessed_is_the_answer(device: Device, sampling: Sampling, every: int) -> None:
+    asked = Asked(prompt(1), sampling)
+    plain = plainly(device, asked)
+    guessed = again(asked, spoilt(plain.got, every))
+    speculation = device.answer([guessed], LOOKUP)
+    assert guessed.got == plain.got
+    assert speculation.guessed > 0
+    if every == 100:
+        assert len(device.backend.batches) < asked.tokens / 2, "guesses that are right save steps"
+
+
+@pytest.mark.parametrize("stagger", [0, 3], ids=["all at once", "joining"])
+def test_rows_of_a_batch_accept_each_as_much_as_was_right(device: Device, stagger: int) -> None:
+    asked = [Asked(prompt(n, 9 + 7 * n), SAMPLINGS[n], 16 + 8 * n, at=stagger * n) for n in range(4)]
+    plain = [plainly(device, one) for one in asked]
+    guessed = [again(one, spoilt(told.got, 3 + n)) for n, (one, told) in enumerate(zip(asked, plain, strict=True))]
+    speculation = device.answer(guessed, LOOKUP)
+    assert [one.got for one in guessed] == [one.got for one in plain]
+    lengths = [{len(draft.tokens) for draft in batch.drafts} for batch in device.backend.batches]
+    assert any(len(those) > 1 for those in lengths), "no batch had drafts of several lengths"
+    assert 0 < speculation.right < speculation.guessed
+
+
+def test_more_rows_than_max_batch_are_not_guessed(device: Device) -> None:
+    asked = [Asked(prompt(n), Sampling(temperature=0), 12) for n in range(5)]
+    guessed = [again(one, plainly(device, one).got) for one in asked]
+    speculation = device.answer(guessed, LOOKUP)
+    assert max(len(batch.decode) for batch in device.backend.batches) == 5
+    assert speculation.guessed == 0
+
+
+def test_log_probabilities_of_guessed_tokens_are_those_of_the_others(device: Device) -> None:
+    asked = Asked(prompt(5), Sampling(temperature=0.9, seed=11, logprobs=3), 16)
+    plain = plainly(device, asked)
+    guessed = again(asked, plain.got)
+    device.answer([guessed], LOOKUP)
+    for ours, theirs in zip(guessed.sampled, plain.sampled, strict=True):
+        assert [top.token for top in ours.top] == [top.token for top in theirs.top]
+        assert ours.logprob == pytest.approx(theirs.logprob, abs=1e-4)
+
+
+@pytest.mark.parametrize("place", [0, 2, 5], ids=["the first", "within a guess", "later"])
+def test_a_stop_token_within_a_guess_ends_the_answer(device: Device, place: int) -> None:
+    asked = Asked(prompt(6), Sampling(temperature=1, seed=2))
+    told = plainly(device, asked).got
+    ending = replace(asked, stop_ids=frozenset({told[place]}))
+    plain = plainly(device, ending)
+    guessed = again(ending, told)
+    device.answer([guessed], LOOKUP)
+    assert guessed.got == plain.got == told[: told.index(told[place]) + 1]
+    finished = guessed.events[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.usage.completion_tokens) == ("stop", len(guessed.got))
+
+
+def test_a_stop_token_before_min_tokens_is_not_said(device: Device) -> None:
+    told = plainly(device, Asked(prompt(7), Sampling(temperature=0))).got
+    asked = Asked(prompt(7), Sampling(temperature=0, min_tokens=8), stop_ids=frozenset({told[3]}))
+    plain = plainly(device, asked)
+    guessed = again(asked, told)
+    device.answer([guessed], LOOKUP)
+    assert guessed.got == plain.got
+    assert len(plain.got) >= 8
+
+
+def test_what_was_kept_of_a_guessed_answer_continues_as_it_was(device: Device) -> None:
+    """The stored keys and values end where the answer does, not where the guesses did."""
+    asked = Asked(prompt(8), Sampling(temperature=1, seed=6))
+    told = plainly(device, asked).got
+    ending = replace(asked, stop_ids=frozenset({told[6]}))
+    first = again(ending, told)
+    second = Asked([*asked.prompt, *told[:7], 9, 10], Sampling(temperature=0), at=60)
+    plain = plainly(device, second)
+    device.answer([first, second], LOOKUP, prefix_bytes=1 << 20)
+    assert second.got == plain.got
+    finished = second.events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.usage.cached_tokens == len(asked.prompt) + 6
+
+
+@pytest.mark.parametrize("family", OTHERS)
+def test_models_whose_caches_cannot_be_cut_back_decode_plainly(family: str, tmp_path: Path) -> None:
+    device = Device(make(tmp_path, FAMILIES[family]), LOOKUP)
+    asked = Asked(prompt(9), Sampling(temperature=0))
+    guessed = again(asked, plainly(device, asked).got)
+    assert device.answer([guessed], LOOKUP).guessed == 0
+    assert any("guess" in note for note in device.info.notes)
+
+
+def test_drawn_answers_follow_the_models_distribution(llama: Path) -> None:
+    """Of the second token, over many seeds, beside what the model itself gives it."""
+    device = Device(llama)
+    start = prompt(10)
+    first = plainly(device, Asked(start, Sampling(temperature=0), 1)).got
+    logits = device.backend._model(mx.array([[*start, *first]]))[0, -1]
+    kept = mx.sort(mx.softmax(logits / 0.5))[-4:]
+    expected = (kept / kept.sum()).tolist()[::-1]
+    ranked = mx.argsort(-logits)[:4].tolist()
+    said: Counter[int] = Counter()
+    for round in range(40):
+        seeds = range(15 * round, 15 * round + 15)
+        asked = [
+            Asked([*start, *first], Sampling(temperature=0.5, top_k=4, seed=seed), 2, foretold=[ranked[0], 5])
+            for seed in seeds
+        ]
+        device.answer(asked, Speculative(kind="lookup", depth=2, max_batch=16))
+        said.update(one.got[0] for one in asked)
+    assert set(said) <= set(ranked)
+    chi = sum((said[token] - 600 * p) ** 2 / (600 * p) for token, p in zip(ranked, expected, strict=True))
+    assert chi < 16.3, (said, expected)  # 3 degrees of freedom, 0.1 %
+
+
+# ---- a small model that guesses
+def drafted(directory: Path, small: Path, **more: object) -> Speculative:
+    return Speculative(kind="draft", draft=str(small), depth=4, max_batch=4, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("same", [True, False], ids=["the same weights", "other weights"])
+def test_a_draft_model_changes_no_token(llama: Path, tmp_path: Path, same: bool) -> None:
+    small = llama if same else tiny_vocab_llama(tmp_path / "small", seed=3)
+    speculative = drafted(llama, small)
+    device = Device(llama, speculative)
+    for number, sampling in enumerate(SAMPLINGS):
+        asked = Asked(prompt(number), sampling)
+        plain = plainly(device, asked)
+        guessed = again(asked)
+        speculation = device.answer([guessed], speculative)
+        assert guessed.got == plain.got, sampling
+        assert speculation.guessed > 0
+        assert not same or speculation.right == speculation.guessed, sampling
+
+
+def test_a_draft_model_follows_each_row_of_a_batch(llama: Path, tmp_path: Path) -> None:
+    speculative = drafted(llama, tiny_vocab_llama(tmp_path / "small", seed=3))
+    device = Device(llama, speculative)
+    asked = [Asked(prompt(n, 5 + 9 * n), SAMPLINGS[n], 10 + 5 * n, at=n) for n in range(4)]
+    plain = [plainly(device, one) for one in asked]
+    guessed = [again(one) for one in asked]
+    device.answer(guessed, speculative)
+    assert [one.got for one in guessed] == [one.got for one in plain]
+
+
+REFUSALS = {
+    "another tokenizer": ("draft", "tokenizers differ"),
+    "a state that cannot be cut back": ("draft", "cannot be cut back"),
+    "no such directory": ("draft", "no-such-model"),
+    "its own heads": ("mtp", "leaves them out of llama"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_load_says_why_nothing_can_guess_for_a_model(case: str, llama: Path, tmp_path: Path) -> None:
+    kind, words = REFUSALS[case]
+    small = tmp_path / "no-such-model"
+    if case == "another tokenizer":
+        make(small, FAMILIES["llama, plain cache"])
+        text = (small / "tokenizer.json").read_text(encoding="utf-8")
+        (small / "tokenizer.json").write_text(text.replace("<|im_end|>", "<|other|>"), encoding="utf-8")
+    elif case == "a state that cannot be cut back":
+        make(small, FAMILIES["mamba, state only"])
+    with pytest.raises(LoadFailed, match=words) as refused:
+        Device(llama, Speculative(kind=kind, draft=str(small)))  # type: ignore[arg-type]
+    assert refused.value.permanent
