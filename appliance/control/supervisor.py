@@ -19,12 +19,15 @@ from appliance.config.deployment import Deployment, ModelSpec
 from appliance.control import demand, registry
 from appliance.control.demand import Demand
 from appliance.control.downloads import Downloads
+from appliance.control.handle import EngineHandle
 from appliance.control.lease import Lease
 from appliance.control.machine import Machine
 from appliance.control.processes import Processes
+from appliance.control.readers import IDLE_SECONDS, Readers
 from appliance.control.residency import (
     Effect,
     Engine,
+    EngineState,
     Fetch,
     Grant,
     Registry,
@@ -76,6 +79,7 @@ class Supervisor:
         engine_log: tuple[str, str] = ("console", "info"),
         bound: Bound = HANG,
         sizes: Sizes | None = None,
+        reader_idle: float = IDLE_SECONDS,
     ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] = _nothing
         self.on_change: Callable[[], None] = _nobody
@@ -102,6 +106,7 @@ class Supervisor:
             next_id=self.next_id,
         )
         self.counts = self._processes.counts
+        self.readers = Readers(self._machine, self._own, reader_idle)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -215,6 +220,21 @@ class Supervisor:
             self._happen(registry.on_leave, waiter)
             self._happen(registry.on_release, waiter, served)
 
+    @asynccontextmanager
+    async def reading(self, model: ModelSpec) -> AsyncIterator[EngineHandle]:
+        """An engine that can read prompts of `model`: its own where that is loaded, else one without weights, so that
+        nothing has to make room. Raises as `acquire`.
+        """
+        fingerprint = self._state.names.get(model.name, "")
+        engine, wanted = self._state.engines.get(fingerprint), self._demands.get(fingerprint)
+        cold = engine is not None and engine.state is not EngineState.READY
+        if cold and wanted is not None and wanted.place.path is not None:
+            async with self.readers.hold(wanted) as handle:
+                yield handle
+        else:
+            async with self.acquire(model) as lease:
+                yield lease.handle
+
     def clear(self, lease: Lease) -> bool:
         """Let others join a lease that is held alone; whether another one waits to be alone there."""
         self._happen(registry.on_cleared, lease.id)
@@ -259,6 +279,7 @@ class Supervisor:
         self._happen(registry.on_close)
         self._downloads.keep(())
         self._processes.keep_spare(None, "off")
+        self.readers.close()
         try:
             async with asyncio.timeout(drain_timeout):
                 await self._processes.empty.wait()

@@ -1,4 +1,4 @@
-"""Prompts as their model's tokenizer sees them, asked of its engine: counted, tokenized, rendered."""
+"""Prompts as their model's tokenizer sees them, asked of an engine: counted, tokenized, rendered."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from sanic import HTTPResponse, Request
 from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import decide
 from appliance.control.handle import Counted
-from appliance.errors import Unavailable
+from appliance.errors import EngineDied, Unavailable
 from appliance.protocols import anthropic_messages, openai_chat, openai_responses, tokens
 from appliance.protocols.fields import Reader
 from appliance.server.adapters import alone
@@ -94,7 +94,7 @@ QUESTIONS: dict[str, Question] = {
 
 
 async def answer(request: Request, context: Context, endpoint: str, question: Question) -> HTTPResponse:
-    """Answer one of them. The model is loaded where it is not. Raises ApplianceError."""
+    """Answer one of them. Raises ApplianceError."""
     with tallied(context, endpoint) as tally:
         if context.draining:
             raise Unavailable("the server is shutting down", retry_after=5)
@@ -111,13 +111,21 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
 
 
 async def count(context: Context, model: ModelSpec, prompt: Prompt, *, detail: bool) -> tuple[Counted, int]:
-    """What a prompt is in tokens, and the model's context. Loads the model where it is not.
+    """What a prompt is in tokens, and the model's context. No weights are loaded for it.
 
-    Raises what the template objects to, and what keeps the model from being loaded.
+    Raises what the template objects to, and what keeps the model's files from being read.
     """
-    async with context.supervisor.acquire(model) as lease:
-        counted = await lease.handle.count(prompt, detail=detail)
-        return counted, min(model.context, lease.info.context)
+    try:
+        return await _counted(context, model, prompt, detail)
+    except EngineDied:  # an engine that ended meanwhile is replaced; two in a row are this prompt's doing
+        return await _counted(context, model, prompt, detail)
+
+
+async def _counted(context: Context, model: ModelSpec, prompt: Prompt, detail: bool) -> tuple[Counted, int]:
+    async with context.supervisor.reading(model) as handle:
+        counted = await handle.count(prompt, detail=detail)
+        assert handle.info is not None
+        return counted, min(model.context, handle.info.context)
 
 
 async def texts_of(

@@ -24,13 +24,15 @@ class Speculative(msgspec.Struct, frozen=True, kw_only=True):
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the weights in memory; two equal specs are one engine.
 
-    `backend` is `mlx` (then `path` is a model directory) or `fake` (then `path` is a script).
+    `backend` is `mlx` (then `path` is a model directory) or `fake` (then `path` is a script). With `tokenizer_only`
+    no weights are loaded: it can count and render prompts, and nothing else.
     """
 
     backend: Literal["mlx", "fake"]
     path: str
     dtype: DType = "auto"
     trust_remote_code: bool = False
+    tokenizer_only: bool = False
     speculative: Speculative | None = None
 
 

@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.revealed import reveal
 from appliance.errors import LoadFailed, TemplateFailed
 from appliance.vocab.request import Message, ToolCall
-from appliance.vocab.spec import ChatPrompt
+from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec
 
 TEXTS = ["plain words", "naïve café", "漢字かな", "👩‍👩‍👧 emoji 🇨🇭", "tabs\tand\nlines", "  spaces  ", "12345", ""]
 
@@ -110,3 +112,13 @@ def test_special_tokens_that_a_dialect_mentions_show_their_text(tokenizer: Promp
     assert tokenizer.specials == {0: "<|endoftext|>", 1: "<|im_start|>", 2: "<|im_end|>"}
     view = reveal(tokenizer, ("<|im_start|>call",))
     assert [view.raw(id) for id in (0, 1, 2)] == [b"", b"<|im_start|>", b""]
+
+
+def test_a_tokenizer_alone_knows_what_the_whole_model_does(tiny_vocab_llama: Path) -> None:
+    spec = EngineSpec(backend="mlx", path=str(tiny_vocab_llama))
+    settings = EngineSettings(context=64, concurrency=1, kv_bytes=1 << 20, prefix_bytes=0, stall_target=0.5)
+    whole, full = MlxBackend().load(spec, settings, lambda *at: None)
+    bare, alone = MlxBackend().load(msgspec.structs.replace(spec, tokenizer_only=True), settings, lambda *at: None)
+    assert (bare.context, bare.vocab_size, bare.weight_bytes) == (whole.context, whole.vocab_size, 0)
+    asked = ask(Message(role="user", content="hi"))
+    assert alone.render(asked) == full.render(asked)

@@ -30,6 +30,22 @@ def test_a_prompt_is_rendered_as_the_model_sees_it(up: Up) -> None:
     assert rendered["prompt_tokens"] == len(rendered["tokens"]) == up.post(body).json()["usage"]["prompt_tokens"]
 
 
+QUESTIONS: dict[str, tuple[str, Any]] = {
+    "tokenize": ("/tokenize", {"prompt": "a"}),
+    "detokenize": ("/v1/detokenize", {"tokens": [353]}),
+    "render": ("/v1/chat/completions/render", {"messages": [{"role": "user", "content": "a"}]}),
+    "count_tokens": ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": "a"}]}),
+    "input_tokens": ("/v1/responses/input_tokens", {"input": "a"}),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_a_question_about_a_prompt_loads_no_weights(up: Up, path: str, body: Any) -> None:
+    assert up.post({"model": "never", **body}, path).status_code == 200
+    assert up.metric('appliance_model_state{model="never",state="cold"}') == 1
+    assert up.metric('appliance_engine_load_failures_total{model="never"}') == 0
+
+
 BAD: dict[str, tuple[str, Any, int, str]] = {
     "nothing to tokenize": ("/tokenize", {"model": "demo"}, 400, "prompt"),
     "no model": ("/tokenize", {"prompt": "a"}, 400, "model"),

@@ -102,12 +102,12 @@ class FakeBackend:
         began = time.monotonic()
         self._path = Path(spec.path)
         self._script = script = scripts.read(self._path)
-        for part in range(_LOAD_PARTS):
+        for part in range(0 if spec.tokenizer_only else _LOAD_PARTS):
             progress("weights", part / _LOAD_PARTS)
             time.sleep(script.load_ms / 1000 / _LOAD_PARTS)
-        if script.crash_load:
+        if script.crash_load and not spec.tokenizer_only:
             self._crash(script)
-        if script.fail_load is not None:
+        if script.fail_load is not None and not spec.tokenizer_only:
             raise LoadFailed(script.fail_load, permanent=script.permanent)
         self._tokenizer = FakeTokenizer(script.token_bytes, script.fail_render, script.special)
         self._rows: dict[int, _Row] = {}
