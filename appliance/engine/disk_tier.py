@@ -99,10 +99,11 @@ class DiskTier:
         if not self._open.known:
             self._early.append(sequence)
             return True
-        entry, length = self._open.index.match(sequence.known, sequence.namespace)
+        match = self._open.index.match(sequence.known, sequence.namespace)
+        entry = match.snapshot
         if not isinstance(entry, Entry):
             return False
-        if length < memory.match(sequence.known, sequence.namespace).length + WORTH_TOKENS:
+        if match.length < memory.match(sequence.known, sequence.namespace).length + WORTH_TOKENS:
             self._open.worker.touch(entry)
             return False
         waiting = self._open.reading.get(id(entry))

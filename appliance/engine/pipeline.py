@@ -54,6 +54,10 @@ class Pipeline:
         self._generated = 0
         self._reasoning = 0
 
+    def text_of(self, token: int) -> str:
+        """A token for people to read; special ones have no text."""
+        return self._raw(token).decode("utf-8", "replace")
+
     def begin(self, emitted: Iterable[int] = ()) -> list[Event]:
         """Replay what an engine before this one emitted, in silence; returns Finished if there is no more to do."""
         events: list[Event] = []

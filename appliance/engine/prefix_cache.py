@@ -5,18 +5,30 @@ recently used out first, by bytes.
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from appliance.engine.backend import Snapshot
 
 Tokens = tuple[int, ...]
 
+Reason = Literal["whole", "longer", "differs", "uncut", "new"]
+"""whole: all that may be is reused, the last token is always computed. longer: the prompt goes on where what is
+stored ends. differs: it goes on with another token than what is stored. uncut: more is stored, but this kind of cache
+cannot be cut back to what they share. new: nothing stored begins like it.
+"""
+
 
 class Match(NamedTuple):
-    """`length` of the snapshot's tokens begin the prompt and may be used; less than its own length is a trim."""
+    """`length` of the snapshot's tokens begin the prompt and may be used; less than its own length is a trim.
+
+    `shared` tokens of the prompt are in the tree, whether they can be used or not; `stored` is the token that comes
+    next there, None where the tree or the prompt ends.
+    """
 
     snapshot: Snapshot | None
     length: int
+    shared: int = 0
+    stored: int | None = None
 
 
 NO_MATCH = Match(None, 0)
@@ -83,16 +95,17 @@ class PrefixCache:
             return NO_MATCH
         most = len(tokens) - 1
         node, common = _descend(root, tuple(tokens))
+        told = (common, _next_stored(node, common) if common < len(tokens) else None)
         while common > 0:
             usable = min(common, most)
             if node.snapshot is not None and node.depth <= usable:
-                return self._use(node, node.depth)
+                return Match(self._use(node), node.depth, *told)
             if node.trimmable and usable > 0:
-                return self._use(_trimmable_below(node), usable)
+                return Match(self._use(_trimmable_below(node)), usable, *told)
             assert node.parent is not None
             node = node.parent
             common = node.depth
-        return NO_MATCH
+        return Match(None, 0, *told)
 
     def covers(self, tokens: Sequence[int], namespace: str = "") -> bool:
         """Whether an entry stands for exactly these tokens; that is no use of it."""
@@ -126,9 +139,10 @@ class PrefixCache:
         self._watcher.kept(tuple(tokens[: snapshot.length]), snapshot, namespace)
         self._evict()
 
-    def _use(self, node: _Node, length: int) -> Match:
+    def _use(self, node: _Node) -> Snapshot:
+        assert node.snapshot is not None
         self._recent.move_to_end(node)
-        return Match(node.snapshot, length)
+        return node.snapshot
 
     def _add_entry(self, node: _Node, snapshot: Snapshot, namespace: str) -> None:
         node.snapshot = snapshot
@@ -194,6 +208,24 @@ def _descend(root: _Node, tokens: Tokens) -> tuple[_Node, int]:
         if shared < len(child.edge):
             break
     return node, common
+
+
+def _next_stored(node: _Node, common: int) -> int | None:
+    """The token after the `common` ones, in the edge they end in or the first of those that leave the node."""
+    if common < node.depth:
+        return node.edge[common - node.depth]
+    return next(iter(node.children), None)
+
+
+def reason(match: Match, tokens: int) -> Reason:
+    """Why of a prompt's `tokens` only those of the match are not computed again."""
+    if match.length >= tokens - 1 > 0:
+        return "whole"
+    if match.length < min(match.shared, tokens - 1):
+        return "uncut"
+    if match.stored is not None and match.shared:
+        return "differs"
+    return "longer" if match.shared else "new"
 
 
 def _make_path(root: _Node, tokens: Tokens) -> _Node:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from appliance.engine.constraint import Constraint
 from appliance.engine.drafting import Drafting
 from appliance.engine.pipeline import Pipeline
+from appliance.engine.prefix_cache import NO_MATCH, Match
 from appliance.vocab.request import Sampling
 
 
@@ -53,6 +54,8 @@ class Sequence:
     leaders: set[int] = field(default_factory=set)
     """Sequences it has waited for already: once each is enough."""
     awaits: "tuple[Sequence, int] | None" = None
+    found: Match = NO_MATCH
+    """What was stored of it when it was opened first, without the snapshot."""
     drafting: Drafting | None = None
     """Guesses its next tokens."""
 

@@ -33,11 +33,27 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
     top: tuple[TopToken, ...] = ()
 
 
+class Reuse(msgspec.Struct, frozen=True, array_like=True):
+    """Why no more of a prompt was cached: `shared` of its tokens are stored, then comes `asked` where `stored` is.
+
+    `reason` is off (no prefixes are kept) or one of `appliance.engine.prefix_cache.Reason`. The texts are those of
+    the two tokens.
+    """
+
+    reason: str
+    shared: int = 0
+    asked: int | None = None
+    stored: int | None = None
+    asked_text: str = ""
+    stored_text: str = ""
+
+
 class Started(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """The prompt is rendered and admitted; nothing a tokenizer could object to comes after this."""
 
     prompt_tokens: int
     cached_tokens: int
+    reuse: Reuse | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag=2, array_like=True):

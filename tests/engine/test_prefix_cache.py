@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from appliance.engine.prefix_cache import PrefixCache, common_prefix
+from appliance.engine.prefix_cache import PrefixCache, common_prefix, reason
 
 
 @dataclass(frozen=True)
@@ -167,3 +167,66 @@ def test_a_walk_never_leaves_the_budget_and_keeps_what_came_last():
 )
 def test_common_prefix_counts_equal_tokens(a, b, shared):
     assert common_prefix(t(a), t(b)) == common_prefix(t(b), t(a)) == shared
+
+
+@pytest.mark.parametrize(
+    ("entries", "prompt", "told"),
+    [
+        pytest.param([], "abc", ("new", 0, 0, None), id="nothing there"),
+        pytest.param([("xyz", True)], "abc", ("new", 0, 0, "x"), id="another beginning"),
+        pytest.param([("abc", True)], "abcdef", ("longer", 3, 3, None), id="the prompt goes on"),
+        pytest.param([("abc", True)], "abc", ("whole", 2, 3, None), id="the same again: all but the last token"),
+        pytest.param([("abcdef", True)], "abc", ("whole", 2, 3, None), id="the beginning of what is stored"),
+        pytest.param([("abcdef", True)], "abcx", ("whole", 3, 3, "d"), id="another last token"),
+        pytest.param([("abcdef", True)], "abcxyz", ("differs", 3, 3, "d"), id="another question"),
+        pytest.param([("ab", True), ("abcdef", False)], "abcxyz", ("uncut", 2, 3, "d"), id="more than can be used"),
+        pytest.param([("abc", False)], "abc", ("uncut", 0, 3, None), id="not even all but the last token"),
+    ],
+)
+def test_a_match_tells_why_it_is_no_longer(entries, prompt, told):
+    match = cache_of(*(Kept(t(text), trim) for text, trim in entries)).match(t(prompt))
+    stored = chr(match.stored) if match.stored is not None else None
+    assert (reason(match, len(prompt)), match.length, match.shared, stored) == told
+
+
+@pytest.mark.parametrize(
+    ("entry", "tokens", "covered"),
+    [
+        pytest.param(("abc", True), "ab", True, id="a longer one that can be cut"),
+        pytest.param(("abc", False), "ab", False, id="a longer one that cannot"),
+        pytest.param(("abc", False), "abc", True, id="the same"),
+        pytest.param(("abc", True), "abcd", False, id="a shorter one"),
+    ],
+)
+def test_it_knows_whether_an_entry_stands_for_these_tokens(entry, tokens, covered):
+    cache = cache_of(Kept(t(entry[0]), entry[1]))
+    assert cache.covers(t(tokens)) == covered
+    assert not cache.covers(t(tokens), "elsewhere")
+
+
+def test_what_turns_out_not_to_be_there_is_forgotten():
+    there, gone = Kept(t("abc")), Kept(t("abd"))
+    cache = cache_of(there, gone)
+    cache.discard(gone)
+    assert (len(cache), cache.match(t("abdx")).length, cache.match(t("abcx")).length) == (1, 2, 3)
+
+
+class Noted:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def kept(self, tokens, snapshot, namespace):
+        self.told.append(("kept", "".join(map(chr, tokens))))
+
+    def dropped(self, snapshot, *, superfluous):
+        self.told.append(("superfluous" if superfluous else "dropped", "".join(map(chr, snapshot.tokens))))
+
+
+def test_whoever_watches_is_told_what_comes_and_goes_and_why():
+    watcher = Noted()
+    cache = PrefixCache(20, watcher)
+    for text in ("ab", "abc", "xy", "uv"):
+        cache.insert(t(text), Kept(t(text)))
+    assert watcher.told == [
+        ("kept", "ab"), ("superfluous", "ab"), ("kept", "abc"), ("kept", "xy"), ("kept", "uv"), ("dropped", "abc"),
+    ]  # fmt: skip
