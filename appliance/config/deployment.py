@@ -173,7 +173,8 @@ class ModelSpec:
 
     `checkpoint` is the sampling of the checkpoint's generation_config.json where its files are present.
     `own` is the model's own overlay, `profile` the name of the one it lays under itself. `warm` are the texts whose
-    prefixes are computed at load, `adapters` absolute directories by name.
+    prefixes are computed at load, `adapters` absolute directories by name. `reckoned` is about how many bytes
+    the model takes when loaded, where its source is a short name of the catalogue that says so.
     """
 
     name: str
@@ -201,6 +202,7 @@ class ModelSpec:
     speculative: Speculative | None = None
     warm: tuple[str, ...] = ()
     adapters: Mapping[str, str] = field(default_factory=empty)
+    reckoned: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

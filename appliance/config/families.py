@@ -62,6 +62,10 @@ class Families(Mapping[str, FamilyFile]):
         name = self.catalogue[short][0] if short in self.catalogue else GENERIC
         return None if name == GENERIC else self[name]
 
+    def memory(self, short: str) -> int | None:
+        """About how many bytes a short name's model takes when loaded; None where nobody reckoned it."""
+        return self.catalogue[short][1].memory if short in self.catalogue else None
+
     def scores(self, checkpoint: Checkpoint) -> list[tuple[int, str]]:
         """The families that fit, best first, by name among equals."""
         found = ((row.score(checkpoint), name) for name, row in self._rows.items())

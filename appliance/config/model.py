@@ -74,6 +74,7 @@ class Models:
             speculative=speculative,
             warm=self.warm(name, written),
             adapters=self.adapters(name, written),
+            reckoned=self.world.families.memory(source.text),
         )
 
     def source(self, name: str, written: Mapping[str, Any], catalogue: Mapping[str, str]) -> Source | None:

@@ -20,7 +20,8 @@ NOT_IN_FLIGHT: Mapping[str, int] = {}
 class Memory:
     """Bytes of all engines before, at the worst moment and after; `room` is what models may take of the budget.
 
-    `unknown` are models whose size is not known, counted as nothing.
+    `unknown` are models whose size is not known, counted as nothing; `reckoned` are those of which
+    only the catalogue says what they take, counted as that: new ones and those in memory.
     """
 
     before: int
@@ -28,6 +29,7 @@ class Memory:
     after: int
     room: int
     unknown: tuple[str, ...]
+    reckoned: dict[str, int]
 
 
 def weigh(old: Deployment, new: Deployment, estimate: Estimate, loaded: Collection[str] | None = None) -> Memory:
@@ -38,8 +40,10 @@ def weigh(old: Deployment, new: Deployment, estimate: Estimate, loaded: Collecti
     now = {e: models for e, models in groups(old).items() if _is_loaded(models, loaded)}
     held = {model.name for models in now.values() for model in models}
     then = {e: m for e, m in groups(new).items() if e in now or _is_loaded(m, held) or _is_loaded(m, None)}
-    known = {engine: estimate(models[0]) for engine, models in {**now, **then}.items()}
-    sizes = {engine: size or 0 for engine, size in known.items()}
+    first = {engine: models[0] for engine, models in {**groups(old), **groups(new)}.items()}
+    known = {engine: estimate(model) for engine, model in first.items()}
+    reckoned = {e: m.reckoned for e, m in first.items() if known[e] is None and m.reckoned is not None}
+    sizes = {engine: size or reckoned.get(engine, 0) for engine, size in known.items()}
     room = new.memory.budget - new.memory.kv_reserve
     starting = {engine: models for engine, models in then.items() if engine not in now}
     heirs = {engine: _heir(models, starting) for engine, models in now.items() if engine not in then}
@@ -50,8 +54,9 @@ def weigh(old: Deployment, new: Deployment, estimate: Estimate, loaded: Collecti
         beside = current + sizes[engine]
         current = beside - freed
         peak = max(peak, beside if beside <= room else current)
-    unknown = sorted(models[0].name for engine, models in {**now, **then}.items() if known[engine] is None)
-    return Memory(before, peak, current, room, tuple(unknown))
+    unknown = sorted(first[engine].name for engine in {**now, **then} if known[engine] is None and not sizes[engine])
+    said = {e: first[e].name for e in reckoned if e in now or e in then or first[e].name not in old.models}
+    return Memory(before, peak, current, room, tuple(unknown), {name: reckoned[e] for e, name in said.items()})
 
 
 def _is_loaded(models: list[ModelSpec], loaded: Collection[str] | None) -> bool:
@@ -96,12 +101,15 @@ def _engines(plan: Plan, in_flight: Mapping[str, int]) -> Iterator[str]:
 
 
 def _memory(memory: Memory) -> str:
-    if not memory.peak and not memory.unknown:
-        return "memory: no model is loaded"
     before, peak, after, room = map(show_bytes, (memory.before, memory.peak, memory.after, memory.room))
     text = f"memory: {before} before, {peak} at the peak, {after} after; models may take {room}"
+    if not memory.peak and not memory.unknown:
+        text = "memory: no model is loaded"
     if memory.after > memory.room:
         text += "\n  ! more than that: those used least recently will be stopped"
+    if memory.reckoned:
+        sizes = (f"{name} {show_bytes(size)}" for name, size in sorted(memory.reckoned.items()))
+        text += f"\n  about, by the catalogue, until their files are here: {', '.join(sizes)}"
     if memory.unknown:
         text += f"\n  not counted, for their files are not here yet: {', '.join(memory.unknown)}"
     return text

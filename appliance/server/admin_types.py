@@ -128,13 +128,17 @@ class ChangeAnswer(Struct, frozen=True):
 
 
 class MemoryAnswer(Struct, frozen=True):
-    """Bytes of all engines; `room` is what they may take, `unknown` models are not counted."""
+    """Bytes of all engines; `room` is what they may take, `unknown` models are not counted.
+
+    `reckoned` are new models that are not here yet, with what the catalogue says they take.
+    """
 
     before: int
     peak: int
     after: int
     room: int
     unknown: list[str]
+    reckoned: dict[str, int]
 
 
 class PlanAnswer(Struct, frozen=True):
