@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from sanic.exceptions import SanicException
+
 from appliance.errors import ApplianceError
 from appliance.server.context import Context
 
@@ -27,6 +29,9 @@ def tallied(context: Context, endpoint: str) -> Iterator[Tally]:
         yield tally
     except ApplianceError as error:
         tally.status = error.status
+        raise
+    except SanicException as error:  # HTTP that broke while a body was read
+        tally.status = error.status_code
         raise
     except asyncio.CancelledError:
         tally.status = CLIENT_LEFT
