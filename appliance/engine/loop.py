@@ -130,14 +130,15 @@ class Loop:
         for id, length, snapshot in flight.snapshots:
             self._scheduler.keep(id, length, snapshot)
         for sequence in ended:
-            self._end(sequence)
+            self._remember(sequence)
+        for sequence in ended:  # only now: a row that leaves moves those that stay
+            self._forget(sequence.id)
 
-    def _end(self, sequence: Sequence) -> None:
-        """Keep prompt and answer for the next turn, then free the row. The last token was never an input."""
+    def _remember(self, sequence: Sequence) -> None:
+        """Keep prompt and answer for the next turn. The last token was never an input."""
         length = sequence.prefill_end
         if sequence.decodes and length > 0 and self._scheduler.prefixes.enabled:
             self._scheduler.keep(sequence.id, length, self._backend.snapshot(sequence.id, length))
-        self._forget(sequence.id)
 
     def _fail(self, ids: Iterable[int], fault: EngineFault) -> None:
         log.get().error("engine.step_failed", sequences=sorted(ids), reason=fault.message)

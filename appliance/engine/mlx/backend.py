@@ -12,7 +12,7 @@ import mlx.nn as nn
 from appliance import log
 from appliance.engine.backend import Batch, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.drafting import OPEN
-from appliance.engine.mlx import kv
+from appliance.engine.mlx import cpu_activations, kv
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.draft_model import load_draft_model
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
@@ -39,6 +39,8 @@ class MlxBackend:
             return bare(spec)
         if reason := without_compile_where_it_fails():
             log.get().info("engine.compile_off", reason=reason)
+        elif on_cpu():  # uncompiled they gain little on long prompts and lose on short ones
+            cpu_activations.install()
         with ThreadPoolExecutor(
             1, "tokenizer"
         ) as beside:  # it touches no device, so the weights need not wait for it

@@ -39,6 +39,7 @@ class Decoding:
         self._workshop = workshop
         self._vocabulary = vocabulary
         self._rows: list[Row] = []
+        self._gone: set[Row] = set()
         self._caches: Caches = []
         self._tokens: mx.array | None = None  # (B,): the rows' next inputs, perhaps not yet computed
         self._sampler: Sampler | None = None
@@ -91,11 +92,14 @@ class Decoding:
                     cache.filter(everyone)
 
     def drop(self, row: Row) -> None:
-        """Let a row go that will not come back; its place in the rectangle goes at once."""
+        """Let a row go that will not come back. Its place in the rectangle goes with the next step, for all that left
+        meanwhile at once, or with the last row.
+        """
         if row in self._rows:
-            self._settle()
-            self._keep([other for other in self._rows if other is not row])
-            self._stale = True
+            self._gone.add(row)
+            if len(self._gone) == len(self._rows):
+                self._unsettled = None
+                self._keep([])
 
     def snapshot(self, row: Row, length: int) -> KVSnapshot | None:
         """A copy of a row's first `length` tokens, where its caches can give that."""
@@ -120,7 +124,7 @@ class Decoding:
     def _gather(self, rows: Sequence[Row]) -> None:
         wanted = set(rows)
         if wanted != set(self._rows):
-            self._park([row for row in self._rows if row not in wanted])
+            self._park([row for row in self._rows if row not in wanted and row not in self._gone])
             self._keep([row for row in self._rows if row in wanted])
             self._join([row for row in rows if row not in self._rows])
             self._stale = True
@@ -133,6 +137,7 @@ class Decoding:
             row.caches = row.caches or self._extract(row)
 
     def _keep(self, staying: list[Row]) -> None:
+        self._gone.clear()
         if len(staying) == len(self._rows):
             return
         if not staying:
