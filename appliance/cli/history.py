@@ -12,6 +12,7 @@ from appliance.cli.reading import read
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, table, tell
 from appliance.config.deployment import Deployment
 from appliance.config.diff import diff as difference
+from appliance.config.load import covered
 from appliance.control.journal import Generation, Journal
 from appliance.control.state_dir import state_of
 from appliance.errors import UnknownGeneration
@@ -68,10 +69,18 @@ def _meaning(file: Any, old: Generation, new: Generation) -> list[str]:
 
 
 def _texts(old: Generation, new: Generation) -> list[str]:
+    """Compared as they are, so that another secret is a change; shown with secrets covered."""
     lines: list[str] = []
     for path in sorted(old.sources.keys() | new.sources.keys()):
-        before, after = (generation.sources.get(path, "").splitlines() for generation in (old, new))
-        lines += difflib.unified_diff(before, after, f"{path} ({old.number})", f"{path} ({new.number})", lineterm="")
+        before, after = (generation.sources.get(path, "") for generation in (old, new))
+        shown = {
+            line: cover
+            for text in (before, after)
+            for line, cover in zip(text.splitlines(), covered(text, path), strict=True)
+        }
+        names = (f"{path} ({generation.number})" for generation in (old, new))
+        found = list(difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
+        lines += found[:2] + [line[:1] + shown.get(line[1:], line[1:]) for line in found[2:]]
     return lines
 
 

@@ -112,6 +112,16 @@ def digest(paths: Iterable[str]) -> str:
     return files.digest(files.now(paths))
 
 
+def covered(text: str, name: str) -> list[str]:
+    """The lines of a file of a configuration, good or bad, as they may be shown: with its secrets covered."""
+    tree, _ = source.parse(text, name)
+    if tree is None:
+        return files.covered(text, name, None)
+    checked, _ = check(tree, schema("deploy"), lambda scalar, _: scalar)
+    texts = {scalar.place: scalar.text for scalar in checked.scalars.values()}
+    return files.covered(text, name, {place: texts.get(place, "") for place in checked.secrets})
+
+
 def machine_memory() -> int:
     """Bytes of memory this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

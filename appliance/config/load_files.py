@@ -157,6 +157,19 @@ def _covered(line: str, problem: Problem, secrets: Sequence[Place]) -> str:
     return printable(pattern.sub(lambda match: match[1] + match[2] + "*" * len(match[3].rstrip()), line))
 
 
+def covered(text: str, name: str, secrets: Mapping[Place, str] | None) -> list[str]:
+    """The lines of a configuration with its secrets covered; None where it could not be read."""
+    code = _BEFORE_THE_SCHEMA[0] if secrets is None else ""
+    known = secrets or {}
+    long = [secret for place, secret in known.items() if place.end <= place.col + 1]
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and any(line.strip() in secret for secret in long):
+            line = "***"
+        lines.append(_covered(line, Problem(code, name, number, 1, "", ""), tuple(known)))
+    return lines
+
+
 def _fits(name: str, pattern: str) -> bool:
     return len(name.split("/")) == len(pattern.split("/")) and Path(name).match(pattern)
 
