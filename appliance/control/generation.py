@@ -59,9 +59,11 @@ async def generate(
     *,
     n: int = 1,
     deadlines: Deadlines,
+    keep: float | None = None,
 ) -> AsyncGenerator[Indexed, None]:
     """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
-    Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer.
+    Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer. The model
+    stays in memory for `keep` seconds afterwards, where that is given.
 
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
     when engines die of this request even when it is alone.
@@ -69,7 +71,7 @@ async def generate(
     clock = _Clock()
     prompts = compose if isinstance(compose, tuple) else (compose,)
     answers = [
-        _Answer(supervisor, model, prompt, clock, at * n + sample, sample)
+        _Answer(supervisor, model, prompt, clock, at * n + sample, sample, keep)
         for at, prompt in enumerate(prompts)
         for sample in range(n)
     ]
@@ -148,6 +150,7 @@ class _Answer:
     clock: _Clock
     index: int
     sample: int
+    keep: float | None
     submission: Submission | None = None
     emitted: list[int] = field(default_factory=list)
     started: bool = False
@@ -161,7 +164,7 @@ class _Answer:
             while not self.finished:
                 alone = self.suspicion.suspect
                 async with (
-                    self.supervisor.acquire(self.model, alone=alone, resumed=resumed) as lease,
+                    self.supervisor.acquire(self.model, alone=alone, resumed=resumed, keep=self.keep) as lease,
                     aclosing(self._run(lease, alone)) as events,
                 ):
                     async for event in events:

@@ -9,8 +9,9 @@ from datetime import date
 from typing import Self
 
 from appliance.config.access import Key, Security
-from appliance.config.deployment import Overlay, Policy, Target
+from appliance.config.deployment import Overlay, Policy, Rewrite, Target
 from appliance.config.sampling import Decided
+from appliance.config.units import show_duration
 from appliance.errors import BadRequest, InvalidKey, NotAllowed
 
 PRIORITIES = {"low": -1, "normal": 0, "high": 1}
@@ -103,6 +104,16 @@ def accept(key: Key | None, decided: Decided) -> Decided:
             f"`{first.param}` {first.asked} is not allowed here: it would be {first.given}", param=first.param
         )
     return decided
+
+
+def kept(key: Key | None, asked: float | None) -> tuple[float | None, tuple[Rewrite, ...]]:
+    """For how many seconds after a request its model stays, where the request speaks of that: no longer than the key
+    may ask for.
+    """
+    if key is None or asked is None or asked <= key.keep_alive_max:
+        return asked, ()
+    cut = Rewrite("keep_alive", "clamped", show_duration(asked), show_duration(key.keep_alive_max))
+    return key.keep_alive_max, (cut,)
 
 
 def namespace(key: Key | None, salt: str, share: str) -> str:

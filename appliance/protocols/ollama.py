@@ -10,6 +10,7 @@ from appliance.errors import BadRequest
 from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
+from appliance.protocols.keep_alive import keep_alive
 from appliance.protocols.ollama_messages import ChatMessage, to_messages
 from appliance.protocols.ollama_stream import Lines
 from appliance.protocols.openai_tools import ToolParam, to_tools
@@ -95,7 +96,7 @@ _COMMON: dict[str, Reader] = {
     "logprobs": flag,
     "top_logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
     "stream": flag,
-    "keep_alive": ignored,
+    "keep_alive": keep_alive,
 }
 
 CHAT: dict[str, Reader] = {
@@ -158,7 +159,9 @@ def read_generate(body: bytes) -> Decoded:
 
 
 def _decoded(asked: GenerateRequest, *, chat: bool) -> Decoded:
-    said = partial(Lines, chat=chat, loads=asked.sampling.max_tokens == 0, logprobs=asked.logprobs is not None)
+    word = "unload" if asked.keep_alive == 0 else "load"
+    loads = word if asked.sampling.max_tokens == 0 else ""
+    said = partial(Lines, chat=chat, loads=loads, logprobs=asked.logprobs is not None)
     return Decoded(asked, said, said)
 
 
@@ -176,6 +179,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...], **more: Any) -> Ge
         template=template({}, **_thinking(given.get("think"))),
         logprobs=logprobs(given),
         stream=given.get("stream", True),
+        keep_alive=given.get("keep_alive"),
         ignored=unknown,
         **more,
     )

@@ -36,9 +36,11 @@ class _Said:
 
 
 class Lines:
-    """Feed events, send what comes back; `body` is all of it as one object. `loads`: only the model was wanted."""
+    """Feed events, send what comes back; `body` is all of it as one object. `loads` is the word for its end where
+    only the model was wanted, in memory or out of it.
+    """
 
-    def __init__(self, answer: Answer, *, chat: bool, loads: bool, logprobs: bool) -> None:
+    def __init__(self, answer: Answer, *, chat: bool, loads: str, logprobs: bool) -> None:
         self._answer, self._chat, self._loads, self._logprobs = answer, chat, loads, logprobs
         self._said = _Said()
         self._started = self._spoke = 0.0
@@ -62,7 +64,7 @@ class Lines:
                 return said
             case Finished(reason):
                 said = self._called()
-                word = "load" if self._loads else "length" if reason == "length" else "stop"
+                word = self._loads or ("length" if reason == "length" else "stop")
                 self._end = {"done": True, "done_reason": word, **self._counts(event)}
                 return said
             case Failed():

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from appliance.errors import BadRequest, Unsupported
 from appliance.protocols.fields import Reader, check_depth, typed
+from appliance.protocols.keep_alive import keep_alive
 from appliance.vocab.request import SamplingPatch
 
 MAX_STOP_STRINGS = 16
@@ -88,6 +89,7 @@ EXTENSIONS: dict[str, Reader] = {
         Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)], "a 32-bit integer (lower goes first)", lambda _, n: -n
     ),
     "cache_salt": typed(Name, "a string of up to 512 characters"),
+    "keep_alive": keep_alive,
 }
 """What servers of open models understand beside a protocol's own fields; taken by every protocol."""
 
@@ -122,7 +124,9 @@ def template(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 def common(given: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a GenerateRequest that every protocol takes from fields of the same name."""
-    return {name: given[name] for name in ("model", "stream", "priority", "cache_salt") if name in given}
+    return {
+        name: given[name] for name in ("model", "stream", "priority", "cache_salt", "keep_alive") if name in given
+    }
 
 
 def logprobs(given: Mapping[str, Any]) -> int | None:

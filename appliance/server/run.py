@@ -15,7 +15,7 @@ from appliance.config.deployment import Deployment, Target
 from appliance.config.sampling import Decided, decide
 from appliance.control.fallback import first_that_answers
 from appliance.control.generation import Compose, Deadlines, generate
-from appliance.control.keys import accept, ruled
+from appliance.control.keys import accept, kept, ruled
 from appliance.control.lease import Lease
 from appliance.control.router import Route, failure_of
 from appliance.errors import ApplianceError, Cancelled, EngineFault
@@ -52,6 +52,7 @@ class Run:
     caller: Caller
     started: float
     entry: Entry
+    keep: float | None
     lease: Lease | None = None
     first_token: float | None = None
 
@@ -72,7 +73,8 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
     asked = decoded.request
     route = route_of(caller, context, deployment, asked)
     target = ruled(caller.key, route.target)
-    decided = accept(caller.key, decide(deployment, target, asked, secrets.randbits(63)))
+    decided, keep = _decide(caller, deployment, target, asked, secrets.randbits(63))
+    accept(caller.key, decided)
     entry = Entry(
         id=caller.id,
         answer=f"{adapter.prefix}{uuid4().hex}",
@@ -84,7 +86,18 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
         key=caller.key_name,
         urgent=caller.urgent,
     )
-    return Run(context, adapter, deployment, generation, decoded, target, decided, route, caller, started, entry)
+    return Run(
+        context, adapter, deployment, generation, decoded, target, decided, route, caller, started, entry, keep
+    )
+
+
+def _decide(
+    caller: Caller, deployment: Deployment, target: Target, asked: GenerateRequest, seed: int
+) -> tuple[Decided, float | None]:
+    """What it gets, and for how long its model stays afterwards where it speaks of that."""
+    decided = decide(deployment, target, asked, seed)
+    keep, cut = kept(caller.key, asked.keep_alive)
+    return replace(decided, rewrites=(*decided.rewrites, *cut)), keep
 
 
 async def whole(run: Run) -> bytes:
@@ -133,14 +146,16 @@ def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Eve
     deadlines = Deadlines.of(run.deployment.server) if run.caller.urgent else _NO_DEADLINES
     if instead is not None:
         target = ruled(run.caller.key, instead)
-        run.decided = decide(run.deployment, target, run.asked, run.decided.sampling.seed)
+        run.decided, run.keep = _decide(run.caller, run.deployment, target, run.asked, run.decided.sampling.seed)
         log.get().warning("route.fallback", to=target.model.name)
         run.target, run.entry.model, run.lease = target, target.model.name, None
         left = deadlines.request - (time.perf_counter() - run.started)
         deadlines = replace(deadlines, request=max(0.0, left))
     prompts = run.asked.prompts
     compose = tuple(_compose(run, prompt) for prompt in prompts) if prompts else _compose(run, None)
-    return generate(run.context.supervisor, run.target.model, compose, n=run.asked.n, deadlines=deadlines)
+    return generate(
+        run.context.supervisor, run.target.model, compose, n=run.asked.n, deadlines=deadlines, keep=run.keep
+    )
 
 
 def _falls(run: Run, error: ApplianceError) -> bool:

@@ -119,7 +119,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     Where there are `prompts`, each gets `n` answers and there are no messages.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
-    separates prefix caches. `default_max_tokens` is the protocol's own, where nobody else says.
+    separates prefix caches; the model stays in memory for `keep_alive` seconds after it, where that is given.
+    `default_max_tokens` is the protocol's own, where nobody else says.
     """
 
     model: str
@@ -138,5 +139,6 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     parallel_calls: bool = True
     priority: int = 0
     cache_salt: str = ""
+    keep_alive: float | None = None
     default_max_tokens: int | None = None
     ignored: tuple[str, ...] = ()

@@ -70,7 +70,9 @@ CHATS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             Message(role="tool", content="2", name="f", tool_call_id="call_1_2"))}),
     "a turn to continue": ({"messages": [HI, {"role": "assistant", "content": "It is"}]}, {"continue_final": True}),
     "nothing loads the model": ({"messages": []}, {"sampling": SamplingPatch(max_tokens=0)}),
-    "unknown fields": ({"keep_alive": "5m", "flavour": 1}, {"ignored": ("flavour",)}),
+    "unknown fields": ({"flavour": 1}, {"ignored": ("flavour",)}),
+    "a model to be kept": ({"keep_alive": "5m"}, {"keep_alive": 300.0, "ignored": ()}),
+    "a model to be unloaded": ({"messages": [], "keep_alive": 0}, {"keep_alive": 0.0}),
 }  # fmt: skip
 
 

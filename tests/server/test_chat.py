@@ -1,5 +1,6 @@
 """Chat completions through the official client, against the real process."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,18 @@ def test_the_answer_echoes_the_name_and_a_header_says_what_served(up: Up, name: 
     assert float(response.headers["x-appliance-load-ms"]) >= 0
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_header_says_how_much_of_the_prompt_was_cached_and_why_no_more(up: Up, stream: bool) -> None:
+    said = []
+    for text in (f"a question of its own {stream}", f"a question of its own {stream}", "what nobody has asked"):
+        body = chat("demo", stream=stream, messages=[{"role": "user", "content": text}])
+        said.append(re.fullmatch(r"hit=(\d+)/(\d+) reason=(\w+)", up.post(body).headers["x-appliance-cache"]))
+    (_, again, other) = [match.groups() if match else None for match in said]
+    assert again is not None and other is not None
+    assert (int(again[0]), again[2]) == (int(again[1]) - 1, "whole")
+    assert other[2] == "differs"
+
+
 def test_every_answer_has_its_own_ids(up: Up) -> None:
     answers = [up.post(chat("demo")) for _ in range(2)]
     assert len({answer.headers["x-request-id"] for answer in answers}) == 2
@@ -108,9 +121,9 @@ def test_an_id_that_is_no_word_is_replaced(up: Up) -> None:
 
 
 def test_unknown_fields_are_named_in_a_header(up: Up) -> None:
-    response = up.post(chat("demo", keep_alive="5m", **{"odd\r\nx-evil: 1": 1}))
+    response = up.post(chat("demo", flavour="5m", **{"odd\r\nx-evil: 1": 1}))
     assert response.status_code == 200
-    assert response.headers["x-appliance-ignored"] == "keep_alive, odd%0D%0Ax-evil: 1"
+    assert response.headers["x-appliance-ignored"] == "flavour, odd%0D%0Ax-evil: 1"
     assert "x-evil" not in response.headers
 
 
