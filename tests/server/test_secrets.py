@@ -103,19 +103,21 @@ def test_nothing_that_is_said_holds_a_secret(
     with Up.start(file) as running:
         running.wait_for("ready")
         transport = httpx.HTTPTransport(uds=str(state_of(file).socket))
-        with httpx.Client(transport=transport, base_url="http://a", timeout=PATIENCE) as admin:
-            with admin.stream("GET", "/admin/v1/events") as stream:
-                following = threading.Thread(target=follow, args=(stream, events))
-                following.start()
-                for old, new in SAVED.values():
-                    assert old in TEXT
-                    file.write_text(TEXT.replace(old, new))
-                    said += commands(file, capsys, *AFTER_A_SAVE)
-                    said.append(Path("plan.json").read_text())
-                said += commands(file, capsys, *AT_THE_END)
-                said += [*admin_answers(admin), *requests(running)]
-                running.process.send_signal(signal.SIGABRT)
-                following.join(PATIENCE)
+        with (
+            httpx.Client(transport=transport, base_url="http://a", timeout=PATIENCE) as admin,
+            admin.stream("GET", "/admin/v1/events") as stream,
+        ):
+            following = threading.Thread(target=follow, args=(stream, events))
+            following.start()
+            for old, new in SAVED.values():
+                assert old in TEXT
+                file.write_text(TEXT.replace(old, new))
+                said += commands(file, capsys, *AFTER_A_SAVE)
+                said.append(Path("plan.json").read_text())
+            said += commands(file, capsys, *AT_THE_END)
+            said += [*admin_answers(admin), *requests(running)]
+            running.process.send_signal(signal.SIGABRT)
+            following.join(PATIENCE)
         running.exit_code()
         said += [*events, *running.lines, *running.errors]
     assert not [each for each in said if "planted" in each]
