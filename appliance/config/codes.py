@@ -115,6 +115,10 @@ CODES: Mapping[str, tuple[str, str]] = {
     ),
     "E221": ("unknown key", "A rule asks for a key that is not under `security.keys`."),
     "E222": ("unknown peer", "`peer/model` names a peer that is not under `routing.peers`."),
+    "E224": (
+        "draft model does not fit",
+        "`speculative.kind: draft` guesses with a second, small model, which `draft` names; other kinds have none.",
+    ),
     "W301": (
         "no family matched",
         "No family file recognises this checkpoint: its template's switches, tool calls and reasoning are treated "

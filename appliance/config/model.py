@@ -36,18 +36,24 @@ class Models:
             source = self.source(name, written, catalogue) if "source" in written else None
             cache = self.cache(name, written, defaults)
             if source is not None:
-                found[name] = self.model(name, written, defaults, source, cache)
+                found[name] = self.model(name, written, defaults, source, cache, catalogue)
         return found
 
     def model(
-        self, name: str, written: Mapping[str, Any], defaults: Mapping[str, Any], source: Source, cache: CachePolicy
+        self,
+        name: str,
+        written: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        source: Source,
+        cache: CachePolicy,
+        catalogue: Mapping[str, str],
     ) -> ModelSpec:
         value = {**defaults, **written}
         files = self.files(name, source)
         checkpoint = self.checkpoint(name, source) if files is not None else None
         dtype, trust = value.get("dtype", "auto"), written.get("trust_remote_code", False)
         kind, quantize = written.get("kind", "text"), tuning.quantized(written.get("quantize"))
-        speculative = tuning.speculative(written.get("speculative"))
+        speculative = tuning.speculative(written.get("speculative"), self.draft(name, written, catalogue))
         return ModelSpec(
             name=name,
             source=source,
@@ -78,14 +84,32 @@ class Models:
         )
 
     def source(self, name: str, written: Mapping[str, Any], catalogue: Mapping[str, str]) -> Source | None:
-        path: Path = ("models", name, "source")
+        source = self.parsed(("models", name, "source"), written["source"], catalogue)
+        return source and self.at_revision(name, written, source)
+
+    def parsed(self, path: Path, text: str, catalogue: Mapping[str, str]) -> Source | None:
         try:
             base = self.world.bases[self.notes.file.at_value(path).file]
-            source = sources.parse(written["source"], base, catalogue, home=self.world.home)
+            return sources.parse(text, base, catalogue, home=self.world.home)
         except sources.SourceSyntax as syntax:
             self.notes.say("E207", path, syntax.message, syntax.hint)
             return None
-        return self.at_revision(name, written, source)
+
+    def draft(self, name: str, written: Mapping[str, Any], catalogue: Mapping[str, str]) -> str:
+        """The source of a model's draft model, written in full; "" where it has none."""
+        guessing, path = written.get("speculative") or EMPTY, ("models", name, "speculative")
+        if guessing.get("kind") != "draft":
+            if "draft" in guessing:
+                self.notes.say(
+                    "E224", (*path, "draft"), "only `kind: draft` has a draft model", "delete it", key=True
+                )
+            return ""
+        if "draft" not in guessing:
+            hint = "name a smaller model of the same family with `draft`"
+            self.notes.say("E224", (*path, "kind"), "`kind: draft` needs a draft model", hint)
+            return ""
+        source = self.parsed((*path, "draft"), guessing["draft"], catalogue)
+        return "" if source is None else sources.in_full(source)
 
     def at_revision(self, name: str, written: Mapping[str, Any], source: Source) -> Source:
         revision, path = written.get("revision"), ("models", name, "revision")

@@ -56,6 +56,17 @@ def parse(text: str, base: str, catalogue: Mapping[str, str], *, home: str = "")
     raise _not_a_source(text, catalogue)
 
 
+def in_full(source: Source) -> str:
+    """The text that names this source anywhere: no short name, no relative path."""
+    match source.kind:
+        case "hf":
+            return f"hf:{source.ref}@{source.revision}"
+        case "path" | "gguf":
+            return source.ref
+        case kind:
+            return f"{kind}:{source.ref}"
+
+
 def package(ref: str) -> Package:
     """The parts of a `pypi:` source's `ref`. Raises SourceSyntax."""
     match = _PACKAGE.fullmatch(ref)

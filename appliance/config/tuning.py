@@ -24,7 +24,7 @@ class Kv:
 
 @dataclass(frozen=True, slots=True)
 class Speculative:
-    """`draft` is the small model's source text, "" where the kind needs none."""
+    """`draft` is the small model's source written in full, "" where the kind needs none."""
 
     kind: Literal["lookup", "suffix", "draft", "mtp"]
     draft: str = ""
@@ -49,5 +49,5 @@ def quantized(value: Mapping[str, Any] | None) -> Quantized | None:
     return Quantized(**value) if value and "bits" in value else None
 
 
-def speculative(value: Mapping[str, Any] | None) -> Speculative | None:
-    return Speculative(**value) if value and "kind" in value else None
+def speculative(value: Mapping[str, Any] | None, draft: str) -> Speculative | None:
+    return Speculative(**{**value, "draft": draft}) if value and "kind" in value else None

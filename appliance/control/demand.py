@@ -1,7 +1,7 @@
 """What a deployment asks of its engines: the models sharing a fingerprint folded into one want. PURE."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +9,7 @@ from appliance.config.deployment import Deployment, ModelSpec
 from appliance.control.eviction import Policy
 from appliance.control.footprint import ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
-from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec
+from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, Speculative
 
 PREFIX_SHARE = 1 / 3
 """The most of an engine's share of free memory its prefix cache may take from running requests."""
@@ -73,13 +73,15 @@ class Demand:
 
     @property
     def spec(self) -> EngineSpec:
-        """Only for a model whose files are here."""
+        """Only for a model whose files are here. A draft model is named by its source."""
         assert self.place.path is not None
+        guessing = self.first.speculative
         return EngineSpec(
             backend="fake" if self.first.source.kind == "fake" else "mlx",
             path=str(self.place.path),
             dtype=self.first.dtype,
             trust_remote_code=self.first.trust_remote_code,
+            speculative=guessing and Speculative(**asdict(guessing)),
         )
 
     def settings(self, share: int) -> EngineSettings:

@@ -174,14 +174,25 @@ def log_level(value: Any) -> str:
     return {"warn": "warning", "critical": "error", "trace": "debug"}.get(found, found)
 
 
+def drafted(value: Any) -> dict[str, Any]:
+    """The model that makes the proposals: a path, or a repository of the hub."""
+    name = text(value)
+    if not name.startswith(("/", "./", "../", "~", "hf:", ENV_OPEN)):
+        if name.count("/") != 1:
+            raise ValueError(f"{name} is neither a path nor owner/name")
+        name = f"hf:{name}"
+    return {"kind": "draft", "draft": name}
+
+
 def speculative(value: Any) -> dict[str, Any]:
-    """A JSON object with `method` and `num_speculative_tokens`."""
+    """A JSON object with `method`, `num_speculative_tokens` and perhaps `model`."""
     given = json_object(value)
     kind = SPECULATIVE_KINDS.get(str(given.get("method")))
     if kind is None:
         raise ValueError(f"there is no method {given.get('method')} here")
     depth = given.get("num_speculative_tokens")
-    return {"kind": kind} if depth is None else {"kind": kind, "depth": whole(depth)}
+    found: dict[str, Any] = drafted(given.get("model")) if kind == "draft" else {"kind": kind}
+    return found if depth is None else found | {"depth": whole(depth)}
 
 
 def speculative_kind(value: Any) -> Any:

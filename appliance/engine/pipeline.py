@@ -30,7 +30,8 @@ class Limits:
 class Pipeline:
     """Fold over one sequence's tokens. `channels` None means that all text is the answer.
 
-    `prompt_tokens` never counts emitted tokens; set `cached_tokens` before the end for the usage to tell it.
+    `prompt_tokens` never counts emitted tokens; set `cached_tokens`, `guessed` and `right` before the end for the
+    usage to tell them.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Pipeline:
         self.finished = False
         self.prompt_tokens = prompt_tokens
         self.cached_tokens = 0
+        self.guessed = self.right = 0
         self._raw = tokenizer.raw
         self._limits = limits
         self._channels = channels
@@ -120,6 +122,8 @@ class Pipeline:
         stop = self._channels.stopped if self._channels is not None else None
         if reason == "stop" and self._channels is not None and self._channels.calls:
             reason = "tool_calls"
-        usage = Usage(self.prompt_tokens, self._generated, self.cached_tokens, self._reasoning)
+        usage = Usage(
+            self.prompt_tokens, self._generated, self.cached_tokens, self._reasoning, self.guessed, self.right
+        )
         warnings = tuple(self._channels.warnings.items()) if self._channels is not None else ()
         return [Finished(reason, usage, stop, warnings)]

@@ -22,6 +22,7 @@ from appliance.engine.outbox import Outbox
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prepare import Preparer, run_preparation
 from appliance.engine.scheduler import Scheduler
+from appliance.engine.speculation import Speculation
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import ModelInfo
 from appliance.wire.frames import VERSION, Hello, HelloBack, LoadError, Progress, Ready, Warm
@@ -76,7 +77,12 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
     tier = DiskTier(backend.freezer(), link.inbox.post)
     tier.configure(hello.settings.disk)
     link.die = lambda reason: _part(reason, link.inbox, tier)
-    scheduler = Scheduler(hello.settings, info.kv_bytes_per_token, PrefixCache(hello.settings.prefix_bytes, tier))
+    scheduler = Scheduler(
+        hello.settings,
+        info.kv_bytes_per_token,
+        PrefixCache(hello.settings.prefix_bytes, tier),
+        Speculation(hello.spec.speculative, able=info.rolls_back),
+    )
     loop = Loop(backend, scheduler, link.outbox.put, tier)
     link.pong = loop.pong
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)

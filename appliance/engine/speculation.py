@@ -67,6 +67,8 @@ class Speculation:
         if guessed and sequence.drafting is not None:
             self.guessed += guessed
             self.right += right
+            sequence.pipeline.guessed += guessed
+            sequence.pipeline.right += right
             sequence.drafting.learn(len(sequence.known), guessed, right)
 
     def _memory(self, namespace: str) -> Memory:

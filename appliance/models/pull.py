@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from appliance.config.deployment import Source
-from appliance.config.sources import parse
+from appliance.config.sources import in_full, parse
 from appliance.errors import SourceError
 from appliance.models.disk import only_one
 from appliance.models.progress import Report, silent
-from appliance.models.sources import FETCH, in_full
+from appliance.models.sources import FETCH
 from appliance.models.store import Store
 
 

@@ -15,14 +15,3 @@ FETCH: Mapping[str, Callable[[Source, Store, Report], None]] = {
     "fake": local.check_script,
 }
 """By kind: make `Store.locate` find the source. Each raises SourceError."""
-
-
-def in_full(source: Source) -> str:
-    """The text that names this source anywhere: no short name, no relative path."""
-    match source.kind:
-        case "hf":
-            return f"hf:{source.ref}@{source.revision}"
-        case "path" | "gguf":
-            return source.ref
-        case kind:
-            return f"{kind}:{source.ref}"

@@ -8,12 +8,16 @@ FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """Token counts of one sequence; `cached_tokens` of the prompt were not computed again."""
+    """Token counts of one sequence; `cached_tokens` of the prompt were not computed again. `guessed` tokens were
+    computed ahead, `right` of them were what the answer said.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    guessed: int = 0
+    right: int = 0
 
 
 class TopToken(msgspec.Struct, frozen=True, array_like=True):

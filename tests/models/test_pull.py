@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from appliance.config.deployment import Source
-from appliance.config.sources import parse
+from appliance.config.sources import in_full, parse
 from appliance.errors import SourceError
 from appliance.models.disk import check_room
 from appliance.models.inspect import inspect
 from appliance.models.pull import command, pull
-from appliance.models.sources import FETCH, in_full
+from appliance.models.sources import FETCH
 from appliance.models.store import Store
 from tests.checkpoints import byte_level_tokenizer, tiny_config, tiny_vocab_llama, tiny_weights
 from tests.gguf_file import llama_metadata, write_llama

@@ -47,7 +47,7 @@ ENTRY = table(
     rows("prompt_cache_size", why.ENTRIES),
     rows("prompt_cache_max_bytes", Key("cache.chat.prefix.memory", v.byte_count)),
     rows("prompt_cache_dir", Key("cache.chat.prefix.path", v.text)),
-    rows("draft_model_path", Key("M.speculative.kind", v.always("draft"), why.DRAFT)),
+    rows("draft_model_path", Key("M.speculative", v.drafted)),
     rows("num_draft_tokens", Key("M.speculative.depth", v.whole)),
     rows("kv_bits", Key("M.kv.bits", v.whole)),
     rows("kv_group_size", Key("M.kv.group", v.whole)),

@@ -42,7 +42,7 @@ FLAGS = table(
         "--cache-reuse --cache-ram", Reason("prefixes are kept by the cache policy, see cache.<name>.prefix.memory")
     ),
     rows("--lora", Key("M.adapters.default", v.text, why.ADAPTER)),
-    rows("-md --model-draft -hfd --hf-repo-draft", Key("M.speculative.kind", v.always("draft"), why.DRAFT)),
+    rows("-md --model-draft -hfd --hf-repo-draft", Key("M.speculative", v.drafted)),
     rows("--draft --draft-n --draft-max", Key("M.speculative.depth", v.whole)),
     rows("--draft-min --draft-p-min -ngld --gpu-layers-draft", why.AUTOMATIC),
     rows("--embedding --embeddings", Key("M.kind", v.always("embedding")), "none"),

@@ -117,7 +117,7 @@ _SPECULATION = (
     rows("--draft-proposal --rejection-sampling-strategy --use-greedy-acceptance", why.EXACT, "maybe"),
     rows("--use-relaxed-acceptance-for-thinking --relaxed-topk --relaxed-delta", why.LOSSY, "maybe"),
     rows("--synthetic-acceptance-rate", Reason("for measurements only"), "maybe"),
-    rows("--draft-model-path", Key("M.speculative.kind", v.always("draft"), why.DRAFT), "maybe"),
+    rows("--draft-model-path", Key("M.speculative", v.drafted), "maybe"),
     rows("--draft-huggingface-model-revision --draft-huggingface-weight-revision --draft-weight-path"
          " --draft-subfolder --draft-force-download --draft-trust-remote-code --draft-quantization-encoding"
          " --draft-rope-type --draft-sliding-window --draft-max-length --draft-chat-template"

@@ -12,7 +12,7 @@ FLAGS = table(
     rows("--port", Part("server.listen", "port")),
     rows("--allowed-origins", Key("server.cors", v.several)),
     rows("--adapter-path", Key("M.adapters.default", v.text, why.ADAPTER)),
-    rows("--draft-model", Key("M.speculative.kind", v.always("draft"), why.DRAFT)),
+    rows("--draft-model", Key("M.speculative", v.drafted)),
     rows("--num-draft-tokens", Key("M.speculative.depth", v.whole)),
     rows("--trust-remote-code", Key("M.trust_remote_code", v.always(True)), "none"),
     rows("--log-level", Key("observability.log.level", v.log_level)),

@@ -115,7 +115,7 @@ _SPECULATION = (
     rows("--suffix-decoding", Key("M.speculative.kind", v.always("suffix")), "none"),
     rows("--suffix-max-draft", Key("M.speculative.depth", v.whole)),
     rows("--suffix-max-suffix-len --suffix-min-confidence --suffix-min-draft-len", SUFFIX_TUNING),
-    rows("--draft-model", Key("M.speculative.kind", v.always("draft"), why.DRAFT)),
+    rows("--draft-model", Key("M.speculative", v.drafted)),
     rows("--num-draft-tokens", Key("M.speculative.depth", v.whole)),
     rows("--enable-dflash --enable-ddtree", TREE, "none"),
     rows("--dflash-drafter-path", TREE),

@@ -46,7 +46,7 @@ FLAGS = table(
     rows("--specprefill", why.LOSSY, "none"),
     rows("--specprefill-threshold --specprefill-keep-pct --specprefill-backbone-pct", why.LOSSY),
     rows("--specprefill-draft-model", why.LOSSY),
-    rows("--mllm-draft-model", Key("M.speculative.kind", v.always("draft"), why.DRAFT)),
+    rows("--mllm-draft-model", Key("M.speculative", v.drafted)),
     rows("--mllm-draft-kind", Key("M.speculative.kind", v.speculative_kind)),
     rows("--mllm-draft-block-size", Key("M.speculative.depth", v.whole)),
     rows("--default-mllm-draft", Reason("a model that speculates does so for every request"), "none"),
