@@ -1,6 +1,8 @@
 """What a measured answer and a measured load are, whoever gave it; also the lines to and from a child process."""
 
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import pairwise, zip_longest
+from typing import Any
 
 import msgspec
 
@@ -27,11 +29,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Chats to be answered, `streams` at a time."""
+    """Chats to be answered, `streams` at a time. `extras` are more fields of the nth chat's request."""
 
     chats: list[Chat]
     streams: int
     max_tokens: int
+    extras: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def requests(self) -> Iterator[tuple[Chat, dict[str, Any]]]:
+        return zip_longest(self.chats, self.extras, fillvalue={})  # type: ignore[return-value]
 
 
 class Outcome(msgspec.Struct, frozen=True):

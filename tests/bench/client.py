@@ -1,9 +1,10 @@
 """A streaming chat client that notes when each piece of text arrives. It talks to this machine only."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -55,8 +56,11 @@ async def ask(
     chat: Chat,
     max_tokens: int,
     on_first: Callable[[], None] = lambda: None,
+    extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> Answer:
-    """One streamed answer at temperature 0. Raises AskFailed on any error and where no usage comes."""
+    """One streamed answer, at temperature 0 unless `extra` says otherwise. Raises AskFailed on any error and where no
+    usage comes.
+    """
     body = {
         "model": server.model,
         "messages": chat,
@@ -64,6 +68,7 @@ async def ask(
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
+        **extra,
     }
     arrivals, texts, usage, asked = list[float](), list[str](), None, perf_counter()
     async with session.post(f"{server.url}/v1/chat/completions", json=body) as response:
@@ -88,10 +93,10 @@ async def ask(
 
 async def run(session: aiohttp.ClientSession, server: Server, load: Load) -> Outcome:
     """Answer a load: each stream asks its next chat when its last is answered. Raises AskFailed."""
-    waiting = iter(enumerate(load.chats))
+    waiting = iter(enumerate(load.requests))
 
     async def stream() -> list[tuple[int, Answer]]:
-        return [(n, await ask(session, server, chat, load.max_tokens)) for n, chat in waiting]
+        return [(n, await ask(session, server, chat, load.max_tokens, extra=extra)) for n, (chat, extra) in waiting]
 
     begun = perf_counter()
     done = await asyncio.gather(*(stream() for _ in range(load.streams)))

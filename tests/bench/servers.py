@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.control import blas
+from tests.bench.peers import PEERS
 from tests.bench.process import running
 
 HOST = "127.0.0.1"
@@ -66,6 +67,18 @@ def mlx_lm_server(path: Path, directory: Path) -> Iterator[Server]:
     command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(path), "--host", HOST, "--port", str(port)]
     name, model = "mlx_lm.server", "default_model"
     with _started(name, command, engine_environ(), directory, port, model, "/health") as server:
+        yield server
+
+
+@contextmanager
+def peer(name: str, path: Path, directory: Path) -> Iterator[Server]:
+    """A peer that `python -m tests.bench.peers` installed, on a model directory. Raises StartFailed without it."""
+    theirs, port = PEERS[name], free_port()
+    if not theirs.ready:
+        raise StartFailed(f"{name} is not installed: run python -m tests.bench.peers")
+    environ = engine_environ() | {"HOME": str(directory)}
+    command = theirs.command(path, HOST, port)
+    with _started(name, command, environ, directory, port, str(path), "/v1/models") as server:
         yield server
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import client, compare, liveness, memory, mixed, process, report, soak
+from tests.bench import client, compared, liveness, memory, mixed, process, report, soak, workloads
 from tests.bench.answer import Answer, Load, Outcome
-from tests.bench.compare import Sample
+from tests.bench.compared import Sample
 from tests.bench.prompts import chats, words
 from tests.bench.servers import Server, appliance
 from tests.bench.stats import Interval, interval, markdown, percentile
@@ -69,10 +69,24 @@ def test_chats_come_from_their_seed_and_differ_from_the_first_words_on() -> None
 
 
 def test_the_ratio_leaves_noisy_rounds_out_unless_there_are_no_others() -> None:
-    quiet = [_sample(0, "appliance", 30, 0.05), _sample(0, "mlx_lm.server", 20, 0.0)]
-    noisy = [_sample(1, "appliance", 10, 0.0), _sample(1, "mlx_lm.server", 20, 0.3)]
-    assert compare.ratio(quiet + noisy, 4, "mlx_lm.server") == (Interval(1.5, 1.5, 1.5, 0), "1/2")
-    assert compare.ratio(noisy, 4, "mlx_lm.server") == (Interval(0.5, 0.5, 0.5, 0), "0/1")
+    ours = [_sample(0, "appliance", 30, 0.05), _sample(1, "appliance", 10, 0.0)]
+    theirs = [_sample(0, "mlx_lm.server", 20, 0.0), _sample(1, "mlx_lm.server", 20, 0.3)]
+    assert compared.ratio(ours, theirs) == (Interval(1.5, 1.5, 1.5, 0), "1/2")
+    assert compared.ratio(ours[1:], theirs) == (Interval(0.5, 0.5, 0.5, 0), "0/1")
+
+
+def test_the_requests_of_a_load_have_extras_where_it_says_so() -> None:
+    load = Load(chats(2, 16, "a"), 1, 4, extras=({"top_p": 0.5},))
+    assert [extra for _, extra in load.requests] == [{"top_p": 0.5}, {}]
+
+
+@pytest.mark.parametrize("workload", ["plain", "sampled"])
+async def test_a_workload_is_the_same_for_every_target_and_is_answered(workload: str, server: Server) -> None:
+    load = workloads.load(workload, "seed", 3, 16, 2, 8)
+    assert load == workloads.load(workload, "seed", 3, 16, 2, 8)
+    async with client.connections() as session:
+        outcome = await client.run(session, server, load)
+    assert all(answer.tokens for answer in outcome.answers)
 
 
 @pytest.mark.parametrize(
@@ -157,4 +171,4 @@ def test_a_slope_is_that_of_most_pairs_of_readings() -> None:
 
 
 def _sample(number: int, target: str, speed: float, other_cores: float) -> Sample:
-    return Sample(number, 4, target, speed, 128, [0.1], [0.01], ["text"], other_cores)
+    return Sample(number, 4, "plain", target, speed, 128, 1.0, [0.1], [0.01], ["text"], other_cores)
