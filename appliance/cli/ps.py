@@ -41,7 +41,22 @@ def shown(status: dict[str, Any], terminal: bool) -> str:
     head = f"{status['file']}: generation {status['generation']}, {status['in_flight']} running, {ready}"
     rows = [_row(model) for model in status["models"]]
     warnings = [painted(line, "yellow", terminal) for line in warned(status)]
-    return "\n".join([head, *warnings, "", table(HEAD, rows)])
+    return "\n".join([head, *warnings, *_spare(status["spare"]), "", table(HEAD, rows)])
+
+
+def _spare(spare: dict[str, Any] | None) -> list[str]:
+    """A line about the blank engine, where one is kept."""
+    if spare is None:
+        return []
+    if spare["pid"] is None:
+        state = "none yet"
+    elif spare["seconds"] is None:
+        state = f"pid {spare['pid']}, starting"
+    else:
+        memory = f", {size(spare['taken'])}" if spare["taken"] else ""
+        state = f"pid {spare['pid']}{memory}, saves the next load {spare['seconds']:.1f} s"
+    saved = f"; {spare['saved']:.1f} s saved in {spare['adopted']} so far" if spare["adopted"] else ""
+    return [f"spare engine: {state}{saved}"]
 
 
 def warned(status: dict[str, Any]) -> list[str]:

@@ -189,6 +189,7 @@ def _status(admin: Admin) -> types.StatusAnswer:
         in_flight=len(context.in_flight),
         pending_restart=list(context.running.pending_restart),
         models=_models(admin),
+        spare=types.spare(context.supervisor.spare()),
     )
 
 

@@ -13,6 +13,7 @@ from appliance.control.conditions import Standing
 from appliance.control.journal import Generation
 from appliance.control.residency import IN_MEMORY
 from appliance.control.running import Outcome, Proposal
+from appliance.control.spare import SpareStatus
 from appliance.control.status import ModelStatus
 
 
@@ -89,6 +90,18 @@ class Convergence(Struct, frozen=True):
     final: bool
 
 
+class SpareAnswer(Struct, frozen=True):
+    """The blank engine process. `seconds` is what its start took, `null` before it is warm; `taken` bytes of memory.
+    `adopted` loads were given one so far, and waited `saved` seconds less in all.
+    """
+
+    pid: int | None
+    seconds: float | None
+    taken: int | None
+    adopted: int
+    saved: float
+
+
 class StatusAnswer(Struct, frozen=True):
     """The whole appliance. `not_ready` says why readiness is refused, `started` is Unix seconds."""
 
@@ -106,6 +119,7 @@ class StatusAnswer(Struct, frozen=True):
     in_flight: int
     pending_restart: list[str]
     models: list[ModelAnswer]
+    spare: SpareAnswer | None = None
 
 
 class ConfigAnswer(Struct, frozen=True):
@@ -221,6 +235,12 @@ class Accepted(Struct, frozen=True):
 
 def problem(found: Problem) -> ProblemAnswer:
     return ProblemAnswer(**as_data(found))
+
+
+def spare(status: SpareStatus | None) -> SpareAnswer | None:
+    if status is None:
+        return None
+    return SpareAnswer(status.pid, status.seconds, status.taken, status.adopted, status.saved)
 
 
 def reload(outcome: Outcome) -> ReloadAnswer:

@@ -1,6 +1,7 @@
 """The commands that speak to a running appliance, as a shell sees them."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -73,6 +74,17 @@ def test_ps_shows_every_model(shell: Shell, running: Up) -> None:
     said = json.loads(shell("ps", "--json"))
     assert (said["schema"], said["kind"], said["ok"], said["diagnostics"]) == (1, "ps", True, [])
     assert said["data"]["models"][0]["name"] == "demo"
+
+
+def test_ps_shows_the_spare_engine_and_what_it_saved(shell: Shell) -> None:
+    shell.file.write_text(shell.file.read_text() + "engine: {spare: true}\n")
+    with Up.start(shell.file) as running:
+        running.wait_for("ready")
+        while json.loads(shell("ps", "--json"))["data"]["spare"]["seconds"] is None:
+            pass
+        assert re.search(r"\nspare engine: pid \d+, .*saves the next load \d+\.\d s\n", shell("ps"))
+        running.post(chat("demo"))
+        assert re.search(r"; \d+\.\d s saved in 1 so far\n", shell("ps"))
 
 
 def test_a_refused_file_is_shown_and_exits_78(shell: Shell, running: Up) -> None:

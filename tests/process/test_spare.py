@@ -32,12 +32,13 @@ def pid_of(supervisor: Supervisor, name: str = "m") -> int | None:
     return next(status.pid for status in supervisor.status() if status.name == name)
 
 
-async def test_the_next_load_is_given_the_spare_and_another_one_takes_its_place(site):
+async def test_the_next_load_is_given_the_spare_and_another_one_takes_its_place(site, monkeypatch):
     site.script("m")
     deployment = site.deployment({"m": {}}, engine=SPARE)
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
         first = await warm(supervisor)
+        monkeypatch.setenv("SOME_LIBRARY", "has set this meanwhile")
         assert await answer(supervisor, deployment) == "hello"
         assert pid_of(supervisor) == first
         second = await warm(supervisor, other_than=first)
