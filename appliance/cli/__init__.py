@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "schema": "appliance.cli.schema",
     "pull": "appliance.cli.pull",
     "models": "appliance.cli.models",
+    "profiles": "appliance.cli.profiles",
     "ps": "appliance.cli.ps",
     "status": "appliance.cli.status",
     "reload": "appliance.cli.reload",

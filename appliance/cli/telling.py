@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.admin_client import Refused
+from appliance.config.problem import Rejected, as_data, human
 from appliance.errors import ApplianceError
 
 FAILURE, NOT_CONVERGED, REJECTED = 1, 4, 78
@@ -29,6 +30,12 @@ def failing(kind: str, as_json: bool) -> Iterator[None]:
     """Within the block an error of ours is said in the form that was asked for."""
     try:
         yield
+    except Rejected as rejected:
+        if as_json:
+            tell(kind, None, [as_data(problem) for problem in rejected.problems], ok=False)
+        else:
+            note(human(rejected.problems))
+        raise typer.Exit(REJECTED) from None
     except ApplianceError as error:
         code = int(getattr(error, "exit_code", FAILURE))
         problems = error.problems if isinstance(error, Refused) else []

@@ -66,6 +66,18 @@ class Families(Mapping[str, FamilyFile]):
         """About how many bytes a short name's model takes when loaded; None where nobody reckoned it."""
         return self.catalogue[short][1].memory if short in self.catalogue else None
 
+    def nearest(self, checkpoint: Checkpoint) -> list[tuple[str, list[str]]]:
+        """The families that do not fit and what each lacks of its nearest way, the least lacking first."""
+        lacking = {
+            name: min((match.unmet(checkpoint) for match in row.matches), key=len, default=[])
+            for name, row in self._rows.items()
+        }
+        # A template that nearly fits says more than another architecture.
+        return sorted(
+            ((name, unmet) for name, unmet in lacking.items() if unmet),
+            key=lambda pair: (len(pair[1]), any("model_type" in each for each in pair[1])),
+        )
+
     def scores(self, checkpoint: Checkpoint) -> list[tuple[int, str]]:
         """The families that fit, best first, by name among equals."""
         found = ((row.score(checkpoint), name) for name, row in self._rows.items())

@@ -39,6 +39,19 @@ class Match:
         given = [(held, weight) for is_given, held, weight in groups if is_given]
         return sum(weight for _, weight in given) if all(held for held, _ in given) else 0
 
+    def unmet(self, checkpoint: Checkpoint) -> list[str]:
+        """What it asks for and the checkpoint does not have, in words."""
+        template = checkpoint.template or ""
+        lacking = []
+        if self.model_type and checkpoint.model_type not in self.model_type:
+            lacking.append(f"model_type is not {' or '.join(self.model_type)}")
+        if self.architectures and not set(self.architectures) & set(checkpoint.architectures):
+            lacking.append(f"architectures has no {' or '.join(self.architectures)}")
+        lacking += [f"the template has no {text}" for text in self.template_has if text not in template]
+        if self.repo and not any(fnmatch.fnmatchcase(checkpoint.repo or "", glob) for glob in self.repo):
+            lacking.append(f"the repository is not {' or '.join(self.repo)}")
+        return lacking
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:

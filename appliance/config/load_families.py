@@ -57,9 +57,13 @@ def parsed(text: str, name: str) -> tuple[FamilyFile | None, list[Problem]]:
     return (None if problems or found else family_file(checked.value)), problems + found
 
 
-def own(directory: Path) -> list[FamilyFile]:
-    """The family files of a directory; none where there is no such directory. Raises Rejected."""
-    return [family(path.read_text(encoding="utf-8"), str(path)) for path in sorted(directory.glob("*.yaml"))]
+def known(directory: Path | None) -> Families:
+    """Those shipped, and over them those of a user's own directory, where there is one. Raises Rejected."""
+    paths = sorted(directory.glob("*.yaml")) if directory is not None else []
+    found = [(str(path), family(path.read_text(encoding="utf-8"), str(path))) for path in paths]
+    if problems := unique(found):
+        raise Rejected(problems)
+    return with_own(file for _, file in found)
 
 
 def unique(found: Iterable[tuple[str, FamilyFile]]) -> list[Problem]:

@@ -123,7 +123,7 @@ def _not_a_source(text: str, catalogue: Mapping[str, str]) -> SourceSyntax:
         return SourceSyntax(f"`{text}` could be a repository or a directory", f"write hf:{text} or ./{text}")
     if _ALIAS.fullmatch(text):
         close = difflib.get_close_matches(text, catalogue, n=1)
-        hint = f"did you mean {close[0]}?" if close else "`appliance profiles` lists the short names"
+        hint = f"did you mean {close[0]}?" if close else "`appliance models search` lists the short names"
         return SourceSyntax(f"no short name `{text}` in the catalogue", hint)
     return SourceSyntax(
         f"`{text}` is no model source", "write a short name, hf:owner/name or a path beginning with ./"

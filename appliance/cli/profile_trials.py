@@ -1,0 +1,105 @@
+"""`appliance profiles test` and `new`: a family tried on a model's template, and one to begin with."""
+
+import os
+import re
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli.agreeing import Verdict, fitting, verdict
+from appliance.cli.recognising import Subject, families, family_of, subjects
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, note, tell
+from appliance.config import load
+from appliance.config.deployment import Family
+from appliance.config.family_draft import draft, texts
+from appliance.errors import BadRequest
+
+FAILURE, CANNOT_WRITE = 1, 73
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+
+What = Annotated[
+    str | None,
+    typer.Argument(help="A model of the deploy file, a source, a chat template or a directory of them; all models."),
+]
+
+
+def test(
+    what: What = None,
+    file: File = DEFAULT_FILE,
+    family: Annotated[str | None, typer.Option(help="Try this family, not the one it is of.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Render a call and a thought with a model's own template and read them back. Exit 1 where they do not agree."""
+    with failing("profiles test", as_json):
+        forced = family_of(family, families()).family if family else None
+        found = [verdict(subject, forced) for subject in subjects(what, file)]
+    wrong = [each for each in found if each.mismatches]
+    if as_json:
+        tell("profiles test", [_verdict(each) for each in found], ok=not wrong)
+    else:
+        typer.echo("\n".join(_said(each) for each in found))
+    if wrong:
+        raise typer.Exit(FAILURE)
+
+
+def _verdict(found: Verdict) -> dict[str, Any]:
+    family = found.family
+    return {
+        "model": found.name,
+        "family": family.name,
+        "dialects": {"tools": family.tool_dialect, "reasoning": family.reasoning_dialect},
+        "tested": found.tested,
+        "mismatches": list(found.mismatches),
+    }
+
+
+def _said(found: Verdict) -> str:
+    head = f"{found.name}: {_dialects(found.family)}"
+    if not found.tested:
+        return f"{head}: not tested: {found.why_not}"
+    return "\n".join(
+        [f"{head}: {'do not agree' if found.mismatches else 'agree'}", *(f"  {m}" for m in found.mismatches)]
+    )
+
+
+def _dialects(family: Family) -> str:
+    return f"{family.name}: tools {family.tool_dialect}, reasoning {family.reasoning_dialect}"
+
+
+def new(
+    name: Annotated[str, typer.Argument(help="What the family is called.")],
+    model: Annotated[str | None, typer.Argument(help="A model or a chat template to take its facts from.")] = None,
+    file: File = DEFAULT_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Write a family file of your own to begin with, from a model's files if one is named. Exit 73 if it exists."""
+    with failing("profiles new", as_json):
+        where = load.own_families(os.environ)
+        if where is None:
+            raise BadRequest("there is no home directory here; set APPLIANCE_HOME")
+        if not _NAME.fullmatch(name):
+            raise BadRequest(f"{name!r} is no name for a family: letters, digits and . _ -")
+        subject = subjects(model, file)[0] if model else None
+        path = where / f"{name}.yaml"
+        text = _drafted(name, subject)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as out:
+                out.write(text)
+        except OSError as error:
+            note(f"appliance: {path} cannot be written: {error.strerror}; delete it first, or choose another name")
+            raise typer.Exit(CANNOT_WRITE) from None
+    if as_json:
+        tell("profiles new", {"family": name, "file": str(path)})
+        return
+    typer.echo(f"{path}")
+    note(f"correct it, then `appliance profiles test {model or 'MODEL'}`; a running appliance reads it on reload")
+
+
+def _drafted(name: str, subject: Subject | None) -> str:
+    facts = subject.checkpoint if subject else None
+    if facts is None or not facts.template:
+        return draft(name, facts, [], "none", "none")
+    others = [text for file in families().values() for way in file.matches for text in way.template_has]
+    tools, reasoning = fitting(facts.template)
+    return draft(name, facts, texts(facts.template, others), tools, reasoning)

@@ -1,0 +1,120 @@
+"""What a word on the command line names as models, and of which family each of them is."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from appliance.cli.offline import examine
+from appliance.cli.reading import read
+from appliance.config import load
+from appliance.config.checkpoint import Checkpoint
+from appliance.config.deployment import EMPTY, Family, ModelSpec
+from appliance.config.families import Families
+from appliance.config.family import GENERIC, FamilyFile
+from appliance.config.load_families import known
+from appliance.config.problem import Rejected
+from appliance.config.suggest import did_you_mean
+from appliance.errors import BadRequest
+from appliance.models.inspect import inspect_source
+from appliance.models.store import Store
+from appliance.vocab.request import SamplingPatch
+
+TEMPLATE = ".jinja"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model, or a chat template alone, with its family and why it is that one.
+
+    `checkpoint` is None where the files are not here; `kwargs` are the template's variables by the deploy file.
+    """
+
+    name: str
+    checkpoint: Checkpoint | None
+    family: Family
+    why: str
+    kwargs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+def families() -> Families:
+    """Those shipped and the user's own. Raises Rejected."""
+    return known(load.own_families(os.environ))
+
+
+def family_of(name: str, every: Families) -> FamilyFile:
+    """The family of this name. Raises BadRequest."""
+    if name in every:
+        return every[name]
+    if name in every.catalogue:
+        raise BadRequest(f"{name} is a short name of the family {every.catalogue[name][0]}")
+    raise BadRequest(
+        f"there is no family {name}; {did_you_mean(name, every) or '`appliance profiles ls` lists them'}"
+    )
+
+
+def subjects(what: str | None, file: Path) -> list[Subject]:
+    """Models of the deploy file, all or one by its name; or a source; or a chat template, or a directory of them.
+    Raises BadRequest, Rejected.
+    """
+    examined = examine(file) if file.exists() else None
+    models = examined.deployment.models if examined else {}
+    if what is None and examined is None:
+        raise BadRequest(f"there is no {file}; name a model, a source or a directory with chat templates")
+    if what is None or what in models:
+        written = examined.written.value["models"] if examined else {}
+        chosen = models if what is None else {what: models[what]}
+        return [_of_model(name, spec, "family" in written.get(name, EMPTY)) for name, spec in chosen.items()]
+    if found := list(_templates(Path(what).expanduser())):
+        return found
+    return [_of_model(what, _alone(what, models), forced=False)]
+
+
+def _templates(path: Path) -> Iterator[Subject]:
+    alone = [path] if path.suffix == TEMPLATE else sorted(path.glob(f"*{TEMPLATE}"))
+    if path.is_dir() and (path / "config.json").exists():
+        return
+    every = families()
+    for each in alone:
+        facts = Checkpoint("", (), _text(each), SamplingPatch(), None, None, 0)
+        family = every.recognise(facts)
+        why = "recognised by its text" if family else "no family recognises its text"
+        yield Subject(each.name, facts, family.family if family else every[GENERIC].family, why)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"{path} cannot be read: {error}") from None
+
+
+def _alone(source: str, models: Mapping[str, ModelSpec]) -> ModelSpec:
+    """A source as a model of its own with everything by default."""
+    quoted = source.replace("'", "''")
+    try:
+        document = f"version: 1\nmodels:\n  model:\n    source: '{quoted}'\n".encode()
+        [spec] = read(Path.cwd() / "deploy.yaml", document=document).models.values()
+    except Rejected as rejected:
+        first = rejected.problems[0]
+        there = f"; the deploy file has {', '.join(models)}" if models else ""
+        raise BadRequest(f"{source!r}: {first.message}{first.hint and f'; {first.hint}'}{there}") from None
+    return spec
+
+
+def _of_model(name: str, spec: ModelSpec, forced: bool) -> Subject:
+    checkpoint = inspect_source(spec.source, Store())
+    kwargs = {**spec.family.template_kwargs, **spec.own.template}
+    return Subject(name, checkpoint, spec.family, _why(spec, checkpoint, forced), kwargs)
+
+
+def _why(spec: ModelSpec, checkpoint: Checkpoint | None, forced: bool) -> str:
+    every = families()
+    if forced:
+        return "the deploy file says so: `family`"
+    if every.listed(spec.source.text) is not None:
+        return f"the short name {spec.source.text} is in its catalogue"
+    if checkpoint is None:
+        return f"its files are not here, so nothing is known: `appliance pull {spec.source.text}`"
+    return "recognised by its files" if every.recognise(checkpoint) else "no family recognises its files"
