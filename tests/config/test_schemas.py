@@ -1,6 +1,7 @@
 """The schemas themselves: complete, standard, and read by us as anybody else reads them."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from appliance.config import load, source
 from appliance.config.check import check
 from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Problem
+from appliance.config.schema import Schema
 from appliance.config.settings import settings
 from appliance.config.source import Scalar
 from appliance.config.substitute import expand
@@ -45,6 +47,34 @@ def test_every_property_is_described_and_says_how_a_change_applies(name: str, sc
     assert len(schema["description"]) > 5
     assert schema["description"][-1] == "."
     assert schema["x-apply"] in CLASSES
+
+
+EXEMPLARY = [
+    (".".join(path), schema)
+    for path, schema in load.schema("deploy").properties()
+    # What no request-time block may have is there only to be refused.
+    if not schema.get("x-load-time")
+]
+
+
+@pytest.mark.parametrize(("name", "schema"), EXEMPLARY, ids=[name for name, _ in EXEMPLARY])
+def test_every_key_of_the_language_has_examples_that_are_good(name: str, schema: dict[str, Any]) -> None:
+    assert schema["examples"]
+    alone = Schema({"$defs": load.schema("deploy").root["$defs"], **schema})
+    for example in schema["examples"]:
+        assert {found.keyword for found in alone.violations(example)} <= {"x-available"}
+
+
+@pytest.mark.parametrize(("name", "schema"), EXEMPLARY, ids=[name for name, _ in EXEMPLARY])
+def test_a_key_has_a_default_or_is_needed_or_says_what_holds_without_it(name: str, schema: dict[str, Any]) -> None:
+    needed = {key for each in _subschemas(load.schema("deploy").root) for key in each.get("required", ())}
+    of_a_policy = {"lock", "clamp", "forbid"} & set(name.split("."))
+    assert (
+        "default" in schema
+        or of_a_policy
+        or name.rpartition(".")[2] in needed
+        or re.search(r"[Ww]ithout|normally", schema["description"])
+    )
 
 
 @pytest.mark.parametrize("which", SCHEMAS)
