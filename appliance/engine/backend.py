@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from appliance.engine.constraint import Constraint
 from appliance.engine.disk_entry import Frozen
+from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, ModelInfo
 
@@ -125,6 +126,7 @@ class Opening:
     prompt_length: int
     stop_ids: frozenset[int] = field(default_factory=frozenset)
     constraint: Constraint | None = None
+    rules: Rules = NO_RULES
 
 
 class TokenBytes(Protocol):

@@ -11,9 +11,11 @@ from typing import NoReturn, TypeVar
 from appliance import log
 from appliance.engine.backend import Tokenizer
 from appliance.engine.constraint import Grammars
+from appliance.engine.fim import fill_in
 from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.revealed import reveal
+from appliance.engine.rules import rules_of
 from appliance.engine.sequence import Sequence
 from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
 from appliance.text import dialects, reasoning
@@ -78,6 +80,7 @@ class Preparer:
             order=order,
             stop_ids=ends,
             constraint=submission.grammar and self.grammars.compile(submission.grammar),
+            rules=rules_of(submission.rules, self.tokenizer),
         )
 
     def count(self, asked: Count) -> Counted:
@@ -92,8 +95,10 @@ class Preparer:
         match prompt:
             case ChatPrompt(recipe=recipe):
                 tokens = self.tokenizer.render(in_words(prompt) if recipe else prompt)
-            case TextPrompt(text=text, special=special):
+            case TextPrompt(text=text, special=special, suffix=None):
                 tokens = self.tokenizer.encode(text, special)
+            case TextPrompt():
+                tokens = fill_in(prompt, self.tokenizer)
             case TokenPrompt(tokens=ids):
                 tokens = list(ids)
         if not tokens:
@@ -106,7 +111,11 @@ class Preparer:
 
     def _check_ids(self, submission: Submission) -> None:
         """An id past the vocabulary would be written past the end of the logits."""
-        named = {"logit_bias": submission.sampling.logit_bias, "stop_token_ids": submission.sampling.stop_token_ids}
+        named = {
+            "logit_bias": submission.sampling.logit_bias,
+            "stop_token_ids": submission.sampling.stop_token_ids,
+            "allowed_token_ids": submission.rules.allowed or (),
+        }
         for field, ids in named.items():
             if (wrong := next((t for t in ids if not 0 <= t < self.vocab_size), None)) is not None:
                 raise BadRequest(

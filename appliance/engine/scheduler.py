@@ -235,6 +235,7 @@ class Scheduler:
             prompt_length=sequence.prompt_length,
             stop_ids=sequence.stop_ids,
             constraint=sequence.constraint,
+            rules=sequence.rules,
         )
 
     # ---- the step

@@ -6,6 +6,7 @@ from appliance.engine.constraint import Constraint
 from appliance.engine.drafting import Drafting
 from appliance.engine.pipeline import Pipeline
 from appliance.engine.prefix_cache import NO_MATCH, Match
+from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
 
 
@@ -31,6 +32,7 @@ class Sequence:
     order: int = 0
     stop_ids: frozenset[int] = frozenset()
     constraint: Constraint | None = None
+    rules: Rules = NO_RULES
     foretold: list[int] | None = None
     """What its client expects as the answer."""
 

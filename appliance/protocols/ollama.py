@@ -113,7 +113,7 @@ GENERATE: dict[str, Reader] = {
     "raw": flag,
     "context": refused("send the conversation to /api/chat", unless=([],)),
     "images": refused("this model takes text only", unless=([],)),
-    "suffix": refused("this model cannot fill in a middle", unless=("",)),
+    "suffix": text,
     "template": refused("a request cannot bring its own template; set one in the deploy file", unless=("",)),
     "height": ignored,
     "steps": ignored,
@@ -142,6 +142,8 @@ def decode_generate(body: bytes) -> GenerateRequest:
     given, unknown = read_fields(body, GENERATE, ("model",))
     if not (prompt := given.get("prompt")):
         return _load(given, unknown)
+    if suffix := given.get("suffix"):
+        return _request(given, unknown, prompts=(TextPrompt(text=prompt, suffix=suffix),))
     if given.get("raw"):
         return _request(given, unknown, prompts=(TextPrompt(text=prompt),))
     system = (Message(role="system", content=given["system"]),) if given.get("system") else ()

@@ -75,10 +75,8 @@ FIELDS: dict[str, Reader] = {
     "verbosity": ignored,
     # asking for these would
     "audio": refused("answers are text"),
-    "bad_words": refused("use `logit_bias`", unless=([],)),
     "chat_template": refused("a request cannot bring its own template; set one in the deploy file"),
     "echo": refused("answers hold no prompt", unless=(False,)),
-    "include_stop_str_in_output": refused("stop strings are never part of an answer", unless=(False,)),
     "modalities": refused("answers are text", unless=(["text"],)),
     "prompt_logprobs": refused("prompts are not scored"),
     "reasoning_max_tokens": refused(_NO_BUDGET),

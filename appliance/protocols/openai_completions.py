@@ -76,6 +76,7 @@ FIELDS: dict[str, Reader] = {
     "n": choices,
     "best_of": choices,
     "echo": flag,
+    "suffix": text,
     "logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
     "stream": flag,
     "stream_options": typed(StreamOptions, "an object"),
@@ -88,7 +89,6 @@ FIELDS: dict[str, Reader] = {
     "store": ignored,
     # asking for these would
     "prompt_logprobs": refused("prompts are not scored"),
-    "suffix": refused("this model cannot fill in a middle", unless=("",)),
 }
 """Every field we know, and how it is read."""
 
@@ -111,12 +111,15 @@ def read(body: bytes) -> Decoded:
 
 def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest:
     samples = _samples(given)
+    suffix = given.get("suffix") or None
+    if suffix is not None and any(isinstance(prompt, TokenPrompt) for prompt in given["prompt"]):
+        raise BadRequest("`suffix` needs prompts that are text", param="suffix")
     logprobs = given.get("logprobs")
     if given.get("echo") and logprobs is not None:
         raise Unsupported("`echo` with `logprobs` is not supported: prompts are not scored", param="echo")
     return GenerateRequest(
         **common(given),
-        prompts=given["prompt"],
+        prompts=tuple(_with(prompt, suffix) for prompt in given["prompt"]),
         sampling=patch(given),
         grammar=form(given),
         default_max_tokens=DEFAULT_MAX_TOKENS,
@@ -127,6 +130,10 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         include_usage=include_usage(given),
         ignored=unknown,
     )
+
+
+def _with(prompt: Prompt, suffix: str | None) -> Prompt:
+    return prompt if suffix is None else msgspec.structs.replace(prompt, suffix=suffix)
 
 
 def _samples(given: dict[str, Any]) -> int:

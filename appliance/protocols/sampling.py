@@ -7,13 +7,14 @@ import msgspec
 from msgspec import Meta
 
 from appliance.errors import BadRequest, Unsupported
-from appliance.protocols.fields import Reader, check_depth, typed
+from appliance.protocols.fields import Reader, check_depth, refused, typed
 from appliance.protocols.keep_alive import keep_alive
-from appliance.vocab.request import SamplingPatch
+from appliance.vocab.request import SamplingPatch, TokenRules
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_LENGTH = 256
 MAX_CHOICES = 128
+MAX_WORDS = 128
 
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
@@ -63,6 +64,15 @@ def _template(name: str, value: dict[str, Any]) -> dict[str, Any]:
     return dict(check_depth(name, value))
 
 
+def _words(name: str, words: list[str]) -> tuple[str, ...]:
+    if len(words) > MAX_WORDS:
+        raise BadRequest(f"`{name}` may hold at most {MAX_WORDS} words, got {len(words)}", param=name)
+    for at, word in enumerate(words):
+        if not 0 < len(word) <= MAX_STOP_LENGTH:
+            raise BadRequest(f"`{name}[{at}]` must be 1 to {MAX_STOP_LENGTH} characters long", param=f"{name}[{at}]")
+    return tuple(words)
+
+
 fraction = typed(Fraction, "a number from 0 to 1")
 penalty = typed(Penalty, "a number from -2 to 2")
 positive = typed(Positive, "an integer of at least 1")
@@ -88,6 +98,15 @@ EXTENSIONS: dict[str, Reader] = {
     "priority": typed(
         Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)], "a 32-bit integer (lower goes first)", lambda _, n: -n
     ),
+    "bad_words": typed(list[str], "a list of words", _words),
+    "allowed_token_ids": typed(
+        Annotated[list[TokenId], Meta(min_length=1)], "a list of at least one token id", lambda _, ids: tuple(ids)
+    ),
+    "xtc_probability": fraction,
+    "xtc_threshold": typed(Annotated[float, Meta(ge=0, le=0.5)], "a number from 0 to 0.5"),
+    "include_stop_str_in_output": flag,
+    "typical_p": refused("use `min_p` or `top_p`", unless=(0, 1)),
+    "dry_multiplier": refused("use `repetition_penalty`, `frequency_penalty` or `presence_penalty`", unless=(0,)),
     "cache_salt": typed(Name, "a string of up to 512 characters"),
     "keep_alive": keep_alive,
 }
@@ -105,7 +124,15 @@ SAMPLING: dict[str, Reader] = {
 }
 """OpenAI's sampling fields and the extensions."""
 
+_SAME = ("model", "stream", "priority", "cache_salt", "keep_alive")
+_RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold")
 _PATCH = frozenset(SamplingPatch.__struct_fields__)
+
+
+def rules(given: Mapping[str, Any]) -> TokenRules:
+    """Which tokens the answer may hold."""
+    renamed = {"allowed" if name == "allowed_token_ids" else name: given[name] for name in _RULES if name in given}
+    return TokenRules(**renamed)
 
 
 def patch(given: Mapping[str, Any], **more: Any) -> SamplingPatch:
@@ -124,9 +151,8 @@ def template(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 def common(given: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a GenerateRequest that every protocol takes from fields of the same name."""
-    return {
-        name: given[name] for name in ("model", "stream", "priority", "cache_salt", "keep_alive") if name in given
-    }
+    same = {name: given[name] for name in _SAME if name in given}
+    return {**same, "rules": rules(given), "shows_stop": given.get("include_stop_str_in_output", False)}
 
 
 def logprobs(given: Mapping[str, Any]) -> int | None:

@@ -27,7 +27,7 @@ from appliance.server.counting import texts_of
 from appliance.server.in_flight import Entry
 from appliance.server.routing import route_of
 from appliance.server.submission import submission
-from appliance.vocab.event import Event, Finished, Started, ToolCallDelta
+from appliance.vocab.event import Event, Finished, Started, TextDelta, ToolCallDelta
 from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Submission
 
@@ -176,6 +176,8 @@ async def _told(run: Run, events: AsyncIterator[tuple[int, Event]]) -> AsyncGene
     """What the client is told of the events, all of them counted."""
     async for index, event in events:
         _count(run, index, event)
+        if run.asked.shows_stop and isinstance(event, Finished) and event.stop is not None:
+            yield index, TextDelta(event.stop)
         if run.asked.parallel_calls or not isinstance(event, ToolCallDelta) or event.index == 0:
             yield index, event
 

@@ -41,10 +41,13 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TextPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
-    """Raw text, no template; with `special` the tokens a tokenizer puts before a text come along."""
+    """Raw text, no template; with `special` the tokens a tokenizer puts before a text come along. Where there is a
+    `suffix` the answer is what stands between the two.
+    """
 
     text: str
     special: bool = True
+    suffix: str | None = None
 
 
 class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
@@ -112,11 +115,24 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     logprobs: int | None = None
 
 
+class TokenRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which tokens an answer may hold: none that completes one of the `bad_words`, only those `allowed` where that is
+    not None. With a chance of `xtc_probability` all but the least likely of the tokens above `xtc_threshold` are left
+    out, as in mlx-lm.
+    """
+
+    bad_words: tuple[str, ...] = ()
+    allowed: tuple[int, ...] | None = None
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+
+
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One decoded request. `sampling` holds only what the client said: policy and layers come later.
 
     `model` is the name as asked (`name` or `name:profile`). `n` answers are generated with seeds seed, seed+1, …
     Where there are `prompts`, each gets `n` answers and there are no messages.
+    With `shows_stop` the stop string that ended an answer is part of it.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
     separates prefix caches; the model stays in memory for `keep_alive` seconds after it, where that is given.
@@ -128,6 +144,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompts: tuple[TextPrompt | TokenPrompt, ...] = ()
     tools: tuple[Tool, ...] = ()
     sampling: SamplingPatch = SamplingPatch()
+    rules: TokenRules = TokenRules()
+    shows_stop: bool = False
     logprobs: int | None = None
     grammar: Grammar | None = None
     n: int = 1

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.vocab.request import Grammar, Message, Sampling, TextPrompt, TokenPrompt, Tool
+from appliance.vocab.request import Grammar, Message, Sampling, TextPrompt, TokenPrompt, TokenRules, Tool
 
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -118,3 +118,4 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_dialect: str = "none"
     priority: int = 0
     grammar: Grammar | None = None
+    rules: TokenRules = TokenRules()

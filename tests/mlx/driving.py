@@ -7,6 +7,7 @@ from pathlib import Path
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot
 from appliance.engine.constraint import Constraint
 from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import EngineSettings, EngineSpec
 
@@ -34,6 +35,7 @@ class Job:
     emitted: list[int] = field(default_factory=list)
     stop_ids: frozenset[int] = frozenset()
     constraint: Constraint | None = None
+    rules: Rules = NO_RULES
     got: list[Sampled] = field(default_factory=list)
 
     @property
@@ -75,7 +77,15 @@ def run(engine: MlxBackend, jobs: Sequence[Job]) -> None:
 def _opening(job: Job) -> Opening:
     known = [*job.prompt, *job.emitted]
     return Opening(
-        job.id, known, job.computed, job.snapshot, job.sampling, len(job.prompt), job.stop_ids, job.constraint
+        job.id,
+        known,
+        job.computed,
+        job.snapshot,
+        job.sampling,
+        len(job.prompt),
+        job.stop_ids,
+        job.constraint,
+        job.rules,
     )
 
 

@@ -187,7 +187,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "web search": (body(web_search_options={}), "web_search_options"),
     "own template": (body(chat_template="{{ x }}"), "chat_template"),
     "a budget for reasoning": (body(thinking_token_budget=64), "thinking_token_budget"),
-    "stop strings in the answer": (body(include_stop_str_in_output=True), "include_stop_str_in_output"),
+    "typical sampling": (body(typical_p=0.9), "typical_p"),
+    "DRY": (body(dry_multiplier=0.8), "dry_multiplier"),
     "no generation prompt": (body(add_generation_prompt=False), "add_generation_prompt"),
 }  # fmt: skip
 

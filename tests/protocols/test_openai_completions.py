@@ -43,6 +43,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "logprobs a flag": (body(logprobs=True), "logprobs", "from 0 to 20"),
     "best_of below n": (body(n=3, best_of=2), "best_of", "smaller than"),
     "best_of in a stream": (body(best_of=2, stream=True), "best_of", "streamed"),
+    "a suffix of ids": (body(prompt=[1, 2], suffix="end"), "suffix", "text"),
     "too many answers": (body(prompt=["a"] * 100, n=100), "prompt", "10000 answers"),
 }
 
@@ -55,7 +56,6 @@ def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str, words
 
 
 REFUSED = {
-    "suffix": (body(suffix="end"), "suffix"),
     "a scored prompt": (body(echo=True, logprobs=1), "echo"),
     "prompt_logprobs": (body(prompt_logprobs=1), "prompt_logprobs"),
 }
@@ -72,6 +72,7 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "defaults": ({}, {"n": 1, "logprobs": None, "messages": (), "sampling": SamplingPatch(),
                       "default_max_tokens": 16}),
     "no tokens": ({"max_tokens": 0, "echo": True}, {"sampling": SamplingPatch(max_tokens=0)}),
+    "a gap": ({"prompt": "a", "suffix": "c"}, {"prompts": (TextPrompt(text="a", suffix="c"),)}),
     "best of three": ({"n": 2, "best_of": 3}, {"n": 3, "logprobs": 0}),
     "log-probabilities": ({"logprobs": 5}, {"logprobs": 5}),
     "a form": ({"guided_regex": "a+"}, {"grammar": Grammar("regex", "a+", "guided_regex")}),

@@ -1,5 +1,6 @@
 """Chat completions through the official client, against the real process."""
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -170,3 +171,24 @@ def test_tokens_are_counted_exactly(up: Up) -> None:
     before = up.metric(name)
     usages = [up.post(chat("demo", text)).json()["usage"]["completion_tokens"] for text in ("a", "some words")]
     assert up.metric(name) == before + sum(usages)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_stop_string_is_part_of_the_answer_where_that_is_asked(up: Up, stream: bool) -> None:
+    body = chat("demo", "one two three", stop=["two"], include_stop_str_in_output=True)
+    if not stream:
+        choice = up.post(body).json()["choices"][0]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("You said: one two", "stop")
+        return
+    chunks = [json.loads(line[6:]) for line in up.post({**body, "stream": True}).text.split("\n\n")[:-2]]
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "You said: one two"
+
+
+def test_a_gap_is_filled_in_where_the_model_can(up: Up) -> None:
+    body = {"model": "coder", "prompt": "left ", "suffix": " right"}
+    text = up.post(body, "/v1/completions").json()["choices"][0]["text"]
+    assert text == "[left  right]"
+    refused = up.post({**body, "model": "demo"}, "/v1/completions")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "suffix")
+    filled = up.post({**body, "stream": False}, "/api/generate").json()["response"]
+    assert filled == text

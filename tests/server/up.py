@@ -26,6 +26,7 @@ SCRIPTS: dict[str, str] = {
     "demo": "text: 'You said: {last}'\n",
     "slow": "text: slow but sure\nload_ms: 600\n",
     "broken": "fail_load: the weights are cut off\npermanent: true\n",
+    "coder": "text: '[{prompt}]'\nspecial: [<|fim_prefix|>, <|fim_suffix|>, <|fim_middle|>]\n",
     "never": "fail_load: nobody is to load this\n",
     "faulty": "text: one two three four\nfault_after: 3\nstep_ms: 5\n",
     "endless": "text: 'on and on '\nendless: true\nstep_ms: 5\ncontext: 1000000\n",

@@ -77,6 +77,7 @@ class MlxBackend:
             opening.stop_ids,
             answered=len(opening.known) - opening.prompt_length,
             matcher=opening.constraint and opening.constraint.start(opening.known[opening.prompt_length :]),
+            rules=opening.rules,
         )
         newest = mx.array([opening.known[-1]], dtype=mx.int32)
         self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from appliance.engine.constraint import Matcher
+from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
 
 
@@ -19,3 +20,4 @@ class SampleRow:
     stop_ids: frozenset[int]
     answered: int = 0
     matcher: Matcher | None = None
+    rules: Rules = NO_RULES

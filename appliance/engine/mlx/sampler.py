@@ -10,6 +10,7 @@ from appliance.engine.mlx.drawing import Drawn, drawn_rows
 from appliance.engine.mlx.masking import LOWEST, Allowed, Masking, MaskWorkshop
 from appliance.engine.mlx.penalties import Penalties
 from appliance.engine.mlx.rows import SampleRow
+from appliance.engine.mlx.rules import TokenLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Sampler:
         self._held = [place for place, row in enumerate(rows) if row.sampling.min_tokens > 0 and row.stop_ids]
         self._asked = tuple(place for place, row in enumerate(rows) if row.sampling.logprobs is not None)
         self._penalties = Penalties.of(rows, vocabulary, before._penalties if before else None)
+        self._limits = TokenLimits.of(rows, vocabulary, before._limits if before else None)
 
     def sample(self, logits: mx.array) -> Choice:
         """logits: (B, V), the model's own. The choice must be settled before the next one."""
@@ -128,13 +130,15 @@ class Sampler:
         """Take the final tokens (B,) of a choice."""
         if self._penalties is not None:
             self._penalties.count(tokens)
+        if self._limits is not None:
+            self._limits.count(tokens)
         if self.masking:
             self.masking.accept(tokens.tolist())
         for row in self.rows:
             row.answered += 1
 
     def shape(self, logits: mx.array) -> mx.array:
-        """Bias, penalties and minimum length applied: (B, V)."""
+        """Bias, penalties, minimum length and token rules applied: (B, V)."""
         if self._bias is not None:
             rows, columns, values = self._bias
             logits = logits.at[rows, columns].add(values)
@@ -144,7 +148,7 @@ class Sampler:
             row = self.rows[place]
             if row.answered < row.sampling.min_tokens:
                 logits = logits.at[place, mx.array(sorted(row.stop_ids))].minimum(LOWEST)
-        return logits
+        return logits if self._limits is None else self._limits.apply(logits)
 
     def choose(self, shaped: mx.array) -> tuple[mx.array, list[tuple[Drawn, mx.array]]]:
         """Tokens (B,), and which draws still have to be checked."""

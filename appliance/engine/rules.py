@@ -1,0 +1,54 @@
+"""A request's rules about tokens, with words as the token ids that spell them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from appliance.errors import BadRequest
+from appliance.vocab.request import TokenRules
+
+LONGEST_WORD = 16
+"""Tokens of a bad word: so much of the past is looked at in each step."""
+
+
+class Encodes(Protocol):
+    """The part of a tokenizer that spells words."""
+
+    def encode(self, text: str, special: bool = True) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`banned` are sequences of ids whose last one may not follow the others; `allowed` None allows all. `xtc` is a
+    probability and a threshold.
+    """
+
+    banned: tuple[tuple[int, ...], ...] = ()
+    allowed: tuple[int, ...] | None = None
+    xtc: tuple[float, float] | None = None
+
+
+NO_RULES = Rules()
+
+
+def rules_of(asked: TokenRules, tokenizer: Encodes) -> Rules:
+    """Raises BadRequest for a word of too many tokens."""
+    if asked == TokenRules():
+        return NO_RULES
+    banned = {ids for word in asked.bad_words for ids in _spellings(word, tokenizer)}
+    xtc = (asked.xtc_probability, asked.xtc_threshold) if asked.xtc_probability > 0 else None
+    return Rules(tuple(sorted(banned)), asked.allowed, xtc)
+
+
+def _spellings(word: str, tokenizer: Encodes) -> Iterator[tuple[int, ...]]:
+    """As it stands, and as a new word where that is another token: what vLLM bans."""
+    plain = tuple(tokenizer.encode(word, special=False))
+    spaced = tuple(tokenizer.encode(f" {word.lstrip()}", special=False))
+    if not 0 < len(plain) <= LONGEST_WORD:
+        raise BadRequest(
+            f"`bad_words`: {word[:40]!r} is {len(plain)} tokens, at most {LONGEST_WORD} can be watched for",
+            param="bad_words",
+        )
+    yield plain
+    if len(spaced) == len(plain) and spaced[0] != plain[0]:
+        yield spaced
