@@ -80,8 +80,15 @@ class Preparer:
             order=order,
             stop_ids=ends,
             constraint=submission.grammar and self.grammars.compile(submission.grammar),
+            foretold=self._foretold(submission, context),
             rules=rules_of(submission.rules, self.tokenizer),
         )
+
+    def _foretold(self, submission: Submission, context: int) -> list[int] | None:
+        """The answer that is expected, as far as there is room for one."""
+        if not submission.prediction:
+            return None
+        return self.tokenizer.encode(submission.prediction, special=False)[:context]
 
     def count(self, asked: Count) -> Counted:
         """What a prompt is in tokens. Raises BadRequest and what the template raises."""

@@ -9,6 +9,7 @@ from appliance.protocols.adapter import Decoded
 from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
 from appliance.protocols.openai_messages import ChatMessage, to_messages
+from appliance.protocols.openai_prediction import Prediction, predicted
 from appliance.protocols.openai_stream import Fold, StreamEncoder
 from appliance.protocols.openai_tools import (
     Function,
@@ -63,10 +64,10 @@ FIELDS: dict[str, Reader] = {
     "reasoning_effort": effort,
     "continue_final_message": flag,
     "add_generation_prompt": flag,
+    "prediction": typed(Prediction, "an object of type content", predicted),
     "user": text,
     # asking for these changes no answer of ours
     "metadata": ignored,
-    "prediction": ignored,
     "prompt_cache_key": ignored,
     "prompt_cache_retention": ignored,
     "safety_identifier": ignored,
@@ -105,6 +106,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         n=given.get("n", 1),
         template=template(given, reasoning_effort=given.get("reasoning_effort")),
         continue_final=continues(given),
+        prediction=given.get("prediction") or "",
         user=given.get("user"),
         include_usage=include_usage(given),
         parallel_calls=given.get("parallel_tool_calls", True) and not given.get("functions"),

@@ -201,12 +201,16 @@ def usage_object(usages: Iterable[Usage], samples: int | None = None) -> dict[st
     every = list(usages)
     prompt = sum(usage.prompt_tokens for usage in every[:: samples or max(len(every), 1)])
     completion = sum(usage.completion_tokens for usage in every)
+    details = {"reasoning_tokens": sum(usage.reasoning_tokens for usage in every)}
+    if guessed := sum(usage.guessed for usage in every):
+        right = sum(usage.right for usage in every)
+        details |= {"accepted_prediction_tokens": right, "rejected_prediction_tokens": guessed - right}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": min((usage.cached_tokens for usage in every), default=0)},
-        "completion_tokens_details": {"reasoning_tokens": sum(usage.reasoning_tokens for usage in every)},
+        "completion_tokens_details": details,
     }
 
 

@@ -44,6 +44,11 @@ class Counted:
             "appliance_cached_tokens_total", "Prompt tokens that were not computed again.", ("model",)
         )
     )
+    guessed: Counter = field(
+        default_factory=lambda: Counter(
+            "appliance_guessed_tokens_total", "Tokens guessed ahead, by what became of them.", ("model", "outcome")
+        )
+    )
     generated: Counter = field(
         default_factory=lambda: Counter("appliance_generated_tokens_total", "Tokens generated.", ("model",))
     )
@@ -60,7 +65,7 @@ class Counted:
 
     def families(self) -> list[Counter | Histogram | Reading]:
         """In the order they are shown."""
-        return [self.requests, self.prompt, self.cached, self.generated, self.first_token, self.seconds]
+        return [self.requests, self.prompt, self.cached, self.guessed, self.generated, self.first_token, self.seconds]
 
 
 @dataclass(slots=True)

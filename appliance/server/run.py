@@ -203,6 +203,9 @@ def _count(run: Run, index: int, event: Event) -> None:
             counted.generated.add(run.model, by=usage.completion_tokens)
             counted.prompt.add(run.model, by=usage.prompt_tokens)
             counted.cached.add(run.model, by=usage.cached_tokens)
+            if usage.guessed:
+                counted.guessed.add(run.model, "right", by=usage.right)
+                counted.guessed.add(run.model, "wrong", by=usage.guessed - usage.right)
             counted.seconds.observe(run.model, value=time.perf_counter() - run.started)
         case _:
             passage.wrote(index)

@@ -47,6 +47,7 @@ def submission(
         reasoning_dialect=family.reasoning_dialect if prompt is None and not forced(asked) else "none",
         priority=priority(key, asked.priority) - (0 if urgent else BEHIND),
         grammar=_grammar(asked),
+        prediction=asked.prediction if prompt is None else "",
         rules=asked.rules,
     )
 

@@ -135,8 +135,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     With `shows_stop` the stop string that ended an answer is part of it.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
-    separates prefix caches; the model stays in memory for `keep_alive` seconds after it, where that is given.
-    `default_max_tokens` is the protocol's own, where nobody else says.
+    separates prefix caches; `prediction` is the answer the client expects; the model stays in memory for `keep_alive`
+    seconds after it, where that is given. `default_max_tokens` is the protocol's own, where nobody else says.
     """
 
     model: str
@@ -157,6 +157,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     parallel_calls: bool = True
     priority: int = 0
     cache_salt: str = ""
+    prediction: str = ""
     keep_alive: float | None = None
     default_max_tokens: int | None = None
     ignored: tuple[str, ...] = ()

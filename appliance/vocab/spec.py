@@ -104,7 +104,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     already produced: they are prefilled and replayed through the text pipeline without being sent again.
 
     `id` is unique for the life of the server; `context` bounds prompt plus answer in tokens;
-    `namespace` separates prefix caches; `stop_tokens` are the family's, by text.
+    `namespace` separates prefix caches; `stop_tokens` are the family's, by text; `prediction` is what the client
+    expects as the answer: it changes how fast that comes, not what it is.
     """
 
     id: int
@@ -118,4 +119,5 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_dialect: str = "none"
     priority: int = 0
     grammar: Grammar | None = None
+    prediction: str = ""
     rules: TokenRules = TokenRules()
