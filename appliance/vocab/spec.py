@@ -48,12 +48,22 @@ class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
+class KvForm(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys and values in `bits` bits, `group` of them sharing a scale, of rows of `from_token` tokens and more."""
+
+    bits: int
+    group: int = 64
+    from_token: int = 0
+
+
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Live settings of an engine: may change at any step. Bytes and seconds.
 
     `context` is the largest prompt plus answer in tokens, `concurrency` the rows decoded together,
     `kv_bytes` the budget of all rows' keys and values, `prefix_bytes` that of the prefix cache (0: none),
     `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine.
+    What follows takes a KV store of its own: `kv` is the form of keys and values (None: exact), `stored` that of kept
+    prefixes whose rows are exact, `max_kv` the window of the last tokens that rows look back at (None: all).
     """
 
     context: int
@@ -62,6 +72,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     prefix_bytes: int
     stall_target: float
     disk: DiskSettings | None = None
+    kv: KvForm | None = None
+    stored: KvForm | None = None
+    max_kv: int | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The Backend on MLX: one row per sequence, prompt chunks one by one, decode rows in one batch."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,10 +54,17 @@ class MlxBackend:
         self._rows: dict[int, Row] = {}
         self._workshop = MaskWorkshop()
         self._shared = Decoding(self._model, self._vocabulary, self._workshop)
+        self._packed = Decoding(self._model, self._vocabulary, self._workshop)
+        self.configure(settings)
         self._alone: dict[int, Decoding] = {}
         self._last: MlxStep | None = None
         self._draft_model = load_draft_model(spec, tokenizer, self._vocabulary, self._workshop, progress)
         return self._info(loaded, caches, spec.speculative is not None), tokenizer
+
+    def configure(self, settings: EngineSettings) -> None:
+        """The form of keys and values from now on; while no sequence is open."""
+        self._form, self._stored = settings.kv, settings.stored
+        self._freezer.form = f"kv={settings.kv} stored={settings.stored}"
 
     def freezer(self) -> KVFreezer:
         """What writes down the snapshots of this model."""
@@ -80,7 +87,9 @@ class MlxBackend:
             rules=opening.rules,
         )
         newest = mx.array([opening.known[-1]], dtype=mx.int32)
-        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest)
+        packs = self._packs(len(opening.known))
+        caches = kv.in_form(caches, self._form if packs else None)
+        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest, packs)
 
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
@@ -90,7 +99,13 @@ class MlxBackend:
             decoded = self._decode([self._rows[id] for id in batch.decode])
         pieces = [(self._rows[chunk.sequence], chunk) for chunk in batch.chunks]
         assert all(row.computed == chunk.start for row, chunk in pieces)
-        chunks = prefill(self._model, pieces, self._batching)
+        chunks = [
+            state
+            for packed in (False, True)
+            for state in prefill(
+                self._model, [piece for piece in pieces if piece[0].packed == packed], self._batching
+            )
+        ]
         tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
         before = None if self._last is None or self._last.waited else self._last
         self._last = MlxStep(decoded, chunks, tokens, before)
@@ -100,6 +115,8 @@ class MlxBackend:
         """Lazy: the copy is made with the step launched last, whose chunk it may need."""
         row = self._rows[sequence]
         stored = self._decoding(row).snapshot(row, length)
+        if stored is not None and self._stored is not None and not row.packed:
+            stored = kv.packed(stored, self._stored)
         if stored is not None:
             state = [cache.state for cache in stored.caches]
             if self._last is None or not self._last.take_along(state):
@@ -118,14 +135,27 @@ class MlxBackend:
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
             return []
+        self._pack([row for row in rows if not row.packed and self._packs(row.computed)])
         if self._batching is not kv.Batching.NONE:
-            return [Decoded(*self._shared.step(rows))]
+            return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in _by_form(rows)]
         return [Decoded(*self._decoding(row).step([row])) for row in rows]
 
+    def _packs(self, tokens: int) -> bool:
+        """Whether a row of so many tokens is held in fewer bits."""
+        return self._form is not None and tokens >= self._form.from_token
+
+    def _pack(self, rows: list[Row]) -> None:
+        """Rows that have become long enough."""
+        for row in rows:
+            self._decoding(row).release([row])
+            row.caches, row.packed = kv.in_form(row.caches or [], self._form), True
+
     def _verify(self, drafts: Sequence[Draft]) -> "list[Decoded]":
-        rows = [self._rows[draft.sequence] for draft in drafts]
-        filled = [self._filled(row, draft) for row, draft in zip(rows, drafts, strict=True)]
-        return [Decoded(*self._shared.verify(list(zip(rows, filled, strict=True))))]
+        filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
+        return [
+            Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))
+            for alike in _by_form(filled)
+        ]
 
     def _filled(self, row: Row, draft: Draft) -> Draft:
         if self._draft_model is None or OPEN not in draft.tokens:
@@ -134,7 +164,7 @@ class MlxBackend:
 
     def _decoding(self, row: Row) -> Decoding:
         if self._batching is not kv.Batching.NONE:
-            return self._shared
+            return self._packed if row.packed else self._shared
         return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary, self._workshop))
 
     def _notes(self, caches: kv.Caches, guesses: bool) -> tuple[str, ...]:
@@ -156,12 +186,21 @@ class MlxBackend:
             context=context_of(loaded.config),
             vocab_size=self._vocabulary,
             weight_bytes=loaded.weight_bytes + (small.weight_bytes if small else 0),
-            kv_bytes_per_token=kv.bytes_per_token(caches) + (small.bytes_per_token() if small else 0),
+            kv_bytes_per_token=kv.bytes_per_token(kv.in_form(caches, self._form))
+            + (small.bytes_per_token() if small else 0),
             dtype=loaded.dtype,
             load_seconds=loaded.seconds,
             notes=notes,
             rolls_back=kv.rolls_back(caches),
         )
+
+
+def _by_form(rows: Iterable[Row]) -> list[list[Row]]:
+    """Exact ones, then packed ones: the two share no batch."""
+    apart: dict[bool, list[Row]] = {False: [], True: []}
+    for row in rows:
+        apart[row.packed].append(row)
+    return [alike for alike in apart.values() if alike]
 
 
 Prefilled = tuple[int, float]  # tokens, seconds

@@ -21,7 +21,8 @@ NARROW_AT = 64
 class Row:
     """One sequence on the device. `caches` are its own while it stands alone, None while it is in a shared batch.
 
-    `computed` counts the tokens in its caches, launched ones included; `newest` (1,) is its next input.
+    `computed` counts the tokens in its caches, launched ones included; `newest` (1,) is its next input; `packed`:
+    its keys and values are in fewer bits.
     """
 
     id: int
@@ -29,6 +30,7 @@ class Row:
     caches: Caches | None
     computed: int
     newest: mx.array
+    packed: bool = False
 
 
 class Decoding:
@@ -100,6 +102,12 @@ class Decoding:
             if len(self._gone) == len(self._rows):
                 self._unsettled = None
                 self._keep([])
+
+    def release(self, rows: Sequence[Row]) -> None:
+        """Let rows go that come back elsewhere: they have caches of their own again."""
+        if any(row in self._rows for row in rows):
+            self._settle()
+            self._gather([row for row in self._rows if row not in rows and row not in self._gone])
 
     def snapshot(self, row: Row, length: int) -> KVSnapshot | None:
         """A copy of a row's first `length` tokens, where its caches can give that."""

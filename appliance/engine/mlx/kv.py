@@ -14,6 +14,9 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import CacheList, KVCache, RotatingKVCache, make_prompt_cache
 
+from appliance.engine.mlx.quantized import QuantizedRow, exact, quantized
+from appliance.vocab.spec import KvForm
+
 Caches = list[Any]  # one of mlx-lm's cache objects per layer
 
 
@@ -82,6 +85,27 @@ def grow_by_parts(caches: Caches, length: int) -> None:
             leaf.step = step
 
 
+def in_form(caches: Caches, form: KvForm | None) -> Caches:
+    """Those that can be, in this form; the others (windows, states) have but one."""
+    return [_in_form(cache, form) for cache in caches]
+
+
+def _in_form(cache: Any, form: KvForm | None) -> Any:
+    if isinstance(cache, CacheList):
+        return CacheList(*(_in_form(part, form) for part in cache.caches))
+    if isinstance(cache, QuantizedRow):
+        if form is not None and (cache.bits, cache.group_size) == (form.bits, form.group):
+            return cache
+        cache = exact(cache)
+    return quantized(cache, form) if form is not None and type(cache) is KVCache else cache
+
+
+def packed(stored: KVSnapshot, form: KvForm) -> KVSnapshot:
+    """A snapshot in fewer bits."""
+    caches = in_form(stored.caches, form)
+    return KVSnapshot(caches, stored.length, nbytes(caches))
+
+
 def nbytes(caches: Caches) -> int:
     return sum(cache.nbytes for cache in caches)
 
@@ -90,9 +114,9 @@ def bytes_per_token(caches: Caches) -> int:
     """Growth per token: plain caches grow for ever; the others are bounded and charged as if they did."""
     total = 0
     for leaf in _leaves(caches):
-        keys, values = getattr(leaf, "keys", None), getattr(leaf, "values", None)
-        if isinstance(keys, mx.array) and isinstance(values, mx.array):
-            total += sum(a.shape[1] * a.shape[3] * a.itemsize for a in (keys, values))
+        for held in (getattr(leaf, "keys", None), getattr(leaf, "values", None)):
+            parts = held if isinstance(held, tuple | list) else [held]
+            total += sum(a.shape[1] * a.shape[3] * a.itemsize for a in parts if isinstance(a, mx.array))
     return total
 
 
@@ -118,6 +142,8 @@ def _copy(cache: Any, drop: int) -> Any:
             kept.keys = mx.contiguous(cache.keys[..., : kept.offset, :])
             kept.values = mx.contiguous(cache.values[..., : kept.offset, :])
         return kept
+    if isinstance(cache, QuantizedRow):
+        return cache.copy(drop)
     kept = copy.deepcopy(cache)
     if drop:
         kept.trim(drop)

@@ -17,6 +17,7 @@ from mlx_lm.models.cache import CacheList
 from appliance.engine.backend import Snapshot
 from appliance.engine.disk_entry import BrokenEntry, Frozen, Tensor
 from appliance.engine.mlx.kv import KVSnapshot, nbytes
+from appliance.engine.mlx.quantized import QuantizedRow
 from appliance.vocab.spec import DiskSettings
 
 _ARRAY = "array"  # an array's place in a layout: {"array": "3"}
@@ -30,13 +31,14 @@ _NAMES = {
 class KVFreezer:
     """See `appliance.engine.backend.Freezer`. `path` is the model's directory, `form` that of keys and values."""
 
-    def __init__(self, path: Path, form: str) -> None:
-        self._path, self._form = path, form
+    def __init__(self, path: Path, dtype: str) -> None:
+        self._path, self._dtype = path, dtype
+        self.form = ""
 
     def key(self, settings: DiskSettings) -> str:
         """Other files under the same fingerprint (a branch that moved) are other weights."""
         files = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(self._path.iterdir())]
-        told = [settings.key, self._form, version("mlx-lm"), files]
+        told = [settings.key, self._dtype, self.form, version("mlx-lm"), files]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
 
     def freeze(self, snapshot: Snapshot) -> Frozen | None:
@@ -59,6 +61,11 @@ class KVFreezer:
         return KVSnapshot(caches, length, nbytes(caches))
 
 
+def _kind(name: str) -> Any:
+    """A cache class by its name."""
+    return QuantizedRow if name == QuantizedRow.__name__ else getattr(kinds, name, None)
+
+
 def _tensor(array: mx.array) -> Tensor:
     plain = array.view(mx.uint16) if array.dtype == mx.bfloat16 else array  # Python has no buffers of bfloat16
     data = memoryview(plain)  # type: ignore[arg-type]
@@ -73,7 +80,7 @@ def _written(cache: Any, arrays: dict[str, mx.array]) -> Any:
         parts = [_written(part, arrays) for part in cache.caches]
         return None if None in parts else ["CacheList", parts]
     name = type(cache).__name__
-    return [name, _state(cache.state, arrays)] if getattr(kinds, name, None) is type(cache) else None
+    return [name, _state(cache.state, arrays)] if _kind(name) is type(cache) else None
 
 
 def _state(state: Any, arrays: dict[str, mx.array]) -> Any:
@@ -91,7 +98,7 @@ def _made(written: Any, arrays: dict[str, mx.array]) -> Any:
     name, state = written
     if name == "CacheList":
         return CacheList(*(_made(part, arrays) for part in state))
-    return getattr(kinds, name).from_state(_restored(state, arrays))
+    return _kind(name).from_state(_restored(state, arrays))
 
 
 def _restored(state: Any, arrays: dict[str, mx.array]) -> Any:
