@@ -7,12 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import structs
+
 from appliance import log
 from appliance.config.deployment import ModelSpec
+from appliance.config.sources import parse
 from appliance.control import blas, footprint
 from appliance.control.demand import Demand, Place
 from appliance.control.handle import Backend, Blank, Launch
-from appliance.vocab.spec import EngineSettings
+from appliance.errors import LoadFailed
+from appliance.models.store import Store, default_root, hub_cache
+from appliance.vocab.spec import EngineSettings, EngineSpec
 
 _log = log.get()
 
@@ -35,8 +40,10 @@ class Machine:
         return cls(dict(environ), sys.platform, platform.machine(), blas.mlx_is_cpu_only(), cores, log)
 
     def launch(self, demand: Demand, settings: EngineSettings) -> Launch:
-        """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file."""
-        spec, name = demand.spec, demand.first.name
+        """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file, or the draft
+        model is not here.
+        """
+        spec, name = self._with_draft(demand.spec, demand.first.name), demand.first.name
         if spec.backend == "mlx":
             preload = self._preload(demand.blas)
             if preload.advice:
@@ -60,4 +67,24 @@ class Machine:
         if path is None:
             return Place(path, footprint.ENGINE_BASE_BYTES)
         expected = footprint.expect(path, model.dtype, rows=model.concurrency, cpu=self.cpu)
-        return Place(path, expected.loaded, expected.activations)
+        small = self._draft(model.speculative.draft) if model.speculative else None
+        beside = footprint.measure(small, model.dtype, cpu=self.cpu) if small else 0
+        return Place(path, expected.loaded + beside, expected.activations)
+
+    def _with_draft(self, spec: EngineSpec, name: str) -> EngineSpec:
+        """With the directory of its draft model, where it has one."""
+        guessing = spec.speculative
+        if guessing is None or not guessing.draft:
+            return spec
+        path = self._draft(guessing.draft)
+        if path is None:
+            raise LoadFailed(
+                f"{name}: its draft model is not on this machine: run `appliance pull {guessing.draft}`",
+                permanent=False,
+            )
+        return structs.replace(spec, speculative=structs.replace(guessing, draft=str(path)))
+
+    def _draft(self, source: str) -> Path | None:
+        """Where the files of a source written in full are, if they are here."""
+        store = Store(default_root(self.environ), hub_cache(self.environ))
+        return store.locate(parse(source, "/", {})) if source else None
