@@ -22,7 +22,7 @@ from tests.bench import client, models, report
 from tests.bench.compare import start
 from tests.bench.compared import OURS, SERVER
 from tests.bench.process import Noise, cpu_seconds, exit_on_sigterm, own_cpu_seconds, wait_quiet
-from tests.bench.prompts import words
+from tests.bench.prompts import REQUEST, words
 from tests.bench.servers import Server
 from tests.bench.stats import interval, markdown
 
@@ -100,7 +100,7 @@ async def _agent(session: aiohttp.ClientSession, server: Server, seed: str, agen
     tokens, forms = 0, list[bool]()
     for turn in range(TURNS):
         random = Random(f"{seed}-{agent}-{turn}")
-        chat.append({"role": "user", "content": words(20, f"{seed}-{agent}-{turn}")})
+        chat.append({"role": "user", "content": f"{words(20, f'{seed}-{agent}-{turn}')}. {REQUEST}"})
         formed = (agent + turn) % 3 == 0
         answer = await client.ask(session, server, chat, TOKENS, extra=_extra(random, formed))
         chat.append({"role": "assistant", "content": answer.text})

@@ -68,7 +68,7 @@ async def ask(
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **extra,
+        **{field: value for field, value in extra.items() if field not in server.without},
     }
     arrivals, texts, usage, asked = list[float](), list[str](), None, perf_counter()
     async with session.post(f"{server.url}/v1/chat/completions", json=body) as response:

@@ -27,6 +27,8 @@ class Peer:
     release: str
     needs: tuple[str, ...]
     serve: tuple[str, ...]
+    without: frozenset[str] = frozenset()
+    """Fields of a request that it cannot serve on this machine."""
 
     @property
     def home(self) -> Path:
@@ -41,6 +43,9 @@ class Peer:
         return [str(self.home / "bin" / program), *words, "--host", host, "--port", str(port)]
 
 
+# Their masks for a JSON schema are Metal kernels: elsewhere such a request fails.
+_SCHEMA = frozenset() if sys.platform == "darwin" else frozenset({"response_format"})
+
 PEERS = {
     peer.name: peer
     for peer in (
@@ -49,6 +54,7 @@ PEERS = {
             "vllm-mlx==0.6.0",
             ("transformers>=5,<5.9", "starlette>=1.0.1", "prometheus-client", "lm-format-enforcer", "pytz"),
             ("vllm-mlx", "serve", "{model}", "--continuous-batching"),
+            _SCHEMA,
         ),
         Peer(
             "rapid-mlx",
@@ -59,6 +65,7 @@ PEERS = {
                 "openai-harmony<0.1",
             ),
             ("rapid-mlx", "serve", "{model}"),
+            _SCHEMA,
         ),
     )
 }  # fmt: skip

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance.control import blas
@@ -34,6 +34,8 @@ class Server:
     model: str
     pid: int
     start_seconds: float
+    without: frozenset[str] = frozenset()
+    """Fields of a request that it cannot serve on this machine; they are left out."""
 
     @property
     def url(self) -> str:
@@ -79,7 +81,7 @@ def peer(name: str, path: Path, directory: Path) -> Iterator[Server]:
     environ = engine_environ() | {"HOME": str(directory)}
     command = theirs.command(path, HOST, port)
     with _started(name, command, environ, directory, port, str(path), "/v1/models") as server:
-        yield server
+        yield replace(server, without=theirs.without)
 
 
 def engine_environ() -> dict[str, str]:
