@@ -82,15 +82,21 @@ def _row(model: dict[str, Any]) -> tuple[str, ...]:
         "leaving" if model["retired"] else model["state"],
         str(model["pid"] or "-"),
         str(model["leases"]),
-        str(model["waiting"]),
+        _waiting(model),
         "-" if idle is None else duration(idle),
         size(model["taken"] or model["bytes"]),
         _note(model),
     )
 
 
+def _waiting(model: dict[str, Any]) -> str:
+    """How many wait, and where in line their model stands."""
+    return f"{model['waiting']} (#{model['position']})" if model["position"] else str(model["waiting"])
+
+
 def _note(model: dict[str, Any]) -> str:
-    return "; ".join(note for note in (*model["drift"], _condition(model)) if note)
+    waits = f"waiting {model['waits_for']}" if model["position"] else model["waits_for"]
+    return "; ".join(note for note in (*model["drift"], waits, _condition(model)) if note)
 
 
 def _condition(model: dict[str, Any]) -> str:

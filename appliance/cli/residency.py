@@ -18,10 +18,16 @@ def load(name: Name, file: File = DEFAULT_FILE, timeout: Timeout = 300.0, as_jso
         _tell("load", AdminClient(file).post(f"/models/{segment(name)}/load", timeout=str(timeout)), as_json)
 
 
-def unload(name: Name, file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Stop a model's engine; the next request loads it again."""
+def unload(
+    name: Name,
+    now: Annotated[bool, typer.Option("--now", help="End the requests that use it, too.")] = False,
+    file: File = DEFAULT_FILE,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a model's engine; the next request loads it again. One in use is refused without --now."""
     with failing("unload", as_json):
-        _tell("unload", AdminClient(file).post(f"/models/{segment(name)}/unload"), as_json)
+        query = {"now": "1"} if now else {}
+        _tell("unload", AdminClient(file).post(f"/models/{segment(name)}/unload", **query), as_json)
 
 
 def pin(

@@ -59,6 +59,10 @@ def _shown(found: dict[str, Any], terminal: bool) -> str:
     ]
     for model in found["models"]:
         lines += ["", f"{model['name']}: {'leaving' if model['retired'] else model['state']}"]
+        lines += [
+            painted(f"  differs from the file: {difference}", "yellow", terminal) for difference in model["drift"]
+        ]
+        lines += [f"  {model['waiting']} waiting: {model['waits_for']}"] if model["waits_for"] else []
         lines += [_condition(condition) for condition in model["conditions"]]
     return "\n".join(lines)
 

@@ -13,9 +13,8 @@ def load(state: Registry, now: float) -> Transition:
     """Load what is waited for, oldest waiter first. What must wait for memory holds back those behind it:
     otherwise small models could starve a large one for ever."""
     effects: list[Effect] = []
-    queue = sorted((e for e in state.engines.values() if _asks(e, now)), key=_urgency)
     blocked = False
-    for engine in queue:
+    for engine in queue(state, now):
         if engine.failure and now < engine.failure.retry_at:
             patient = tuple(w for w in engine.waiters if w.resumed and not engine.failure.permanent)
             effects += [Reject(w.id, failures.told(engine.failure, now)) for w in engine.waiters if w not in patient]
@@ -67,6 +66,11 @@ def failed(state: Registry, engine: Engine, error: ApplianceError, permanent: bo
     return state.put(replace(engine, failure=failure))
 
 
+def queue(state: Registry, now: float) -> list[Engine]:
+    """What is to be loaded, in this order."""
+    return sorted((engine for engine in state.engines.values() if _asks(engine, now)), key=urgency)
+
+
 def _asks(engine: Engine, now: float) -> bool:
     """Somebody waits for a load that is not under way; a load wanted by nobody waits out the pause of a failure."""
     if engine.state is not EngineState.COLD or engine.fetching or engine.retired:
@@ -75,5 +79,6 @@ def _asks(engine: Engine, now: float) -> bool:
     return bool(engine.waiters) or (engine.wanted and due)
 
 
-def _urgency(engine: Engine) -> tuple[float, str]:
+def urgency(engine: Engine) -> tuple[float, str]:
+    """Smaller goes first: who has waited longest."""
     return (engine.waiters[0].id if engine.waiters else math.inf, engine.want.fingerprint)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from appliance.config.deployment import Deployment
-from appliance.control import demand, hands, rules
+from appliance.control import demand, hands, line, rules
+from appliance.control.line import Standing
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
 
@@ -36,7 +37,8 @@ class Observed:
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
     """One model. `bytes` is what the weights of its engine take, as expected before they were measured; `taken` what
-    its process takes now, `idle_left` seconds until it is unloaded. `drift` says what differs from the deploy file.
+    its process takes now, `idle_left` seconds until it is unloaded. `drift` says what differs from the deploy file,
+    `standing` where those stand who wait.
 
     Models sharing an engine show the same pid. `wanted` engines are loaded without a request that asks for them,
     `retired` ones are finishing requests of an earlier deployment.
@@ -58,6 +60,7 @@ class ModelStatus:
     info: ModelInfo | None
     conditions: tuple[Condition, ...]
     drift: tuple[str, ...] = ()
+    standing: Standing | None = None
 
 
 def describe(
@@ -74,7 +77,14 @@ def describe(
         for name, fingerprint in ((name, state.names.get(name, asked)) for name, asked in names.items())
         if fingerprint in state.engines
     ]
-    shown = [replace(status, drift=hands.drift(state, status.name, now)) for status in shown]
+    shown = [
+        replace(
+            status,
+            drift=hands.drift(state, status.name, now),
+            standing=line.standing(state, state.engines[status.fingerprint], now),
+        )
+        for status in shown
+    ]
     leaving = [e for e in state.engines.values() if e.retired]
     return (*shown, *(_one(e.want.model, e, observed[e.want.fingerprint], now) for e in leaving))
 

@@ -26,14 +26,15 @@ def residents(state: Registry, now: float) -> list[Resident]:
             pinned=engine.pinned and not engine.retired,
             leaving=engine.state is EngineState.DRAINING and not rollback.standing_by(state, engine),
             idle_since=-math.inf if engine.retired else engine.idle_since,
-            protected=now < _stays_until(state, engine),
+            protected=now < stays_until(state, engine),
         )
         for fingerprint, engine in state.engines.items()
         if engine.state in IN_MEMORY
     ]
 
 
-def _stays_until(state: Registry, engine: Engine) -> float:
+def stays_until(state: Registry, engine: Engine) -> float:
+    """Until when it is not given up for another one, idle as it may be."""
     least = state.terms.min_resident
     return min(engine.ready_at + least, engine.idle_since + least * LULL)
 
@@ -80,7 +81,7 @@ def next_turn(state: Registry, now: float) -> Iterator[float]:
     waiting = [engine for engine in state.engines.values() if waits_for_memory(engine)]
     if not waiting:
         return
-    yield from (_stays_until(state, engine) for engine in state.engines.values() if engine.state in IN_MEMORY)
+    yield from (stays_until(state, engine) for engine in state.engines.values() if engine.state in IN_MEMORY)
     for waiter in (waiter for engine in waiting for waiter in engine.waiters):
         yield waiter.since + state.terms.starve_after
         if not waiter.resumed:

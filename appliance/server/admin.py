@@ -56,7 +56,8 @@ ROUTES = (
     Route("GET", "/events", routes.events),
     Route("POST", "/models/{name}/load", routes.load, types.ModelAnswer, query=("timeout",),
           statuses=(404, 503, 504)),
-    Route("POST", "/models/{name}/unload", routes.unload, types.ModelAnswer, statuses=(404, 409)),
+    Route("POST", "/models/{name}/unload", routes.unload, types.ModelAnswer, query=("now",),
+          statuses=(404, 409)),
     Route("POST", "/models/{name}/pin", routes.pin, types.ModelAnswer, query=("for",), statuses=(404,)),
     Route("POST", "/shutdown", routes.shutdown, types.Accepted, success=202),
 )  # fmt: skip

@@ -12,6 +12,7 @@ _QUERY: dict[str, dict[str, Any]] = {
     "wait": {"schema": {"enum": ["0", "1"]}, "description": "Answer when the generation has converged."},
     "timeout": {"schema": {"type": "number", "minimum": 0}, "description": "The most seconds to wait; 300."},
     "for": {"schema": {"type": "number", "minimum": 0}, "description": "Seconds; without it for good, 0: no more."},
+    "now": {"schema": {"enum": ["0", "1"]}, "description": "End the requests that use it."},
     "dry_run": {"schema": {"enum": ["1"]}, "description": "Only say what would change; anything else is refused."},
 }
 

@@ -18,6 +18,7 @@ from appliance.control.conditions import missing
 from appliance.control.events import Event, Events
 from appliance.control.journal import Journal, plain
 from appliance.control.observer import Observer
+from appliance.control.registry import unloaded
 from appliance.control.reload import Reloader
 from appliance.control.running import Outcome, Proposal
 from appliance.errors import BadRequest, TimedOut, UnknownGeneration, UnknownModel, Unsupported
@@ -120,7 +121,7 @@ async def events(request: Request, admin: Admin) -> None:
 async def load(request: Request, admin: Admin, name: str) -> HTTPResponse:
     """Load a model now, and answer when it is ready; what failed before is tried again."""
     spec = _model(admin, name)
-    admin.context.supervisor.forgive()
+    admin.context.supervisor.load(spec.name)
     seconds = _timeout(request)
     try:
         async with asyncio.timeout(seconds if seconds < math.inf else None):
@@ -132,9 +133,13 @@ async def load(request: Request, admin: Admin, name: str) -> HTTPResponse:
 
 
 async def unload(request: Request, admin: Admin, name: str) -> HTTPResponse:
-    """Stop a model's engine; the next request loads it again."""
-    spec = _model(admin, name)
-    admin.context.supervisor.unload(spec.name)
+    """Stop a model's engine; the next request loads it again. One in use is refused; with `now=1` its requests are
+    ended, each in the words of its protocol.
+    """
+    spec, at_once = _model(admin, name), _wanted(request, "now")
+    models = admin.context.supervisor.unload(spec.name, at_once=at_once)
+    if at_once:
+        admin.context.in_flight.end_of(models, unloaded(spec.name))
     return _answer(_one(admin, spec.name), admin)
 
 

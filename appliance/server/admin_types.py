@@ -54,7 +54,8 @@ class ModelAnswer(Struct, frozen=True):
     """One model, or one engine of an earlier generation on its way out (`retired`).
 
     `bytes` is what the weights of its engine take, expected or measured, `taken` what its process takes now,
-    `idle_left` seconds until it is unloaded, if that clock runs, `drift` what differs from the deploy file.
+    `idle_left` seconds until it is unloaded, if that clock runs, `drift` what differs from the deploy file. Where
+    requests wait, `waits_for` says what for, and `position` the place in line of the models that wait for memory.
     """
 
     name: str
@@ -70,6 +71,8 @@ class ModelAnswer(Struct, frozen=True):
     conditions: list[ConditionAnswer]
     taken: int | None = None
     drift: list[str] = []
+    position: int | None = None
+    waits_for: str = ""
 
 
 class ReloadAnswer(Struct, frozen=True):
@@ -281,6 +284,8 @@ def model(status: ModelStatus, standings: tuple[Standing, ...]) -> ModelAnswer:
         conditions=[_condition(standing) for standing in standings],
         taken=status.taken,
         drift=list(status.drift),
+        position=status.standing.position if status.standing else None,
+        waits_for=status.standing.reason if status.standing else "",
     )
 
 

@@ -1,7 +1,7 @@
 """The generations that are running: who they are, and how they are ended from outside."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -71,7 +71,13 @@ class InFlight:
         this key; how many they were.
         """
         named = ((cut, entry) for cut, (entry, _) in self._running.items() if id in (None, entry.id, entry.answer))
-        cuts = [cut for cut, entry in named if entry.is_for(key)]
+        return self._cut([cut for cut, entry in named if entry.is_for(key)], error)
+
+    def end_of(self, models: Collection[str], error: ApplianceError) -> int:
+        """End with this error those that one of these models serves; how many they were."""
+        return self._cut([cut for cut, (entry, _) in self._running.items() if entry.model in models], error)
+
+    def _cut(self, cuts: list[asyncio.Timeout], error: ApplianceError) -> int:
         for cut in cuts:
             entry, told = self._running[cut]
             # Who was told already is on the way out.

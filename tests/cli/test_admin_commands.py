@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 from appliance.cli import run
@@ -117,10 +119,10 @@ def test_what_does_not_converge_in_time_exits_4(shell: Shell, running: Up) -> No
     assert "late is not ready" in shell.errors
     assert "`appliance ps`" in shell.errors.splitlines()[-1]
     assert "late is not ready" in shell("status", "--wait", "--timeout", "0", code=4)
-    (shell.file.parent / "never.yaml").write_text("fail_load: cut off\npermanent: true\n")
-    shell.file.write_text(text + "  never: {source: 'fake:./never.yaml', load: startup}\n")
+    (shell.file.parent / "hopeless.yaml").write_text("fail_load: cut off\npermanent: true\n")
+    shell.file.write_text(text + "  hopeless: {source: 'fake:./hopeless.yaml', load: startup}\n")
     assert shell("reload", "--wait", code=4) == "applied: generation 3\n"
-    assert "never failed: " in shell.errors, "there is no use in waiting for it"
+    assert "hopeless failed: " in shell.errors, "there is no use in waiting for it"
 
 
 def test_a_plan_that_is_not_that_of_this_file_any_more_exits_9(shell: Shell, running: Up, tmp_path: Path) -> None:
@@ -174,8 +176,75 @@ def test_a_model_is_loaded_and_unloaded(shell: Shell, running: Up) -> None:
     assert shell("unload", "demo") == "demo: draining\n"
     shell("load", "nothing", code=1)
     assert "`appliance ps`" in shell.errors
+    shell("load", "demo")
+    with httpx.stream("POST", f"{running.url}/v1/chat/completions", json=chat("endless", stream=True), timeout=30):
+        shell("unload", "endless", code=1)
+        assert "--now" in shell.errors
+        assert shell("unload", "endless", "--now").startswith("endless: ")
     shell("load", "broken", code=1)
     assert "cut off" in shell.errors
+
+
+def test_what_is_done_by_hand_is_told_over_a_reload_and_forgotten_by_a_restart(shell: Shell) -> None:
+    with Up.start(shell.file) as running:
+        running.wait_for("ready")
+        shell("load", "demo")
+        assert "loaded by hand" in shell("ps")
+        shell.file.write_text(shell.file.read_text() + ALIAS)
+        shell("reload")
+        assert "differs from the file: loaded by hand" in shell("status")
+    with Up.start(shell.file) as running:
+        running.wait_for("ready")
+        assert "by hand" not in shell("ps")
+        assert "demo: cold" in shell("status")
+
+
+def test_a_model_the_file_wants_loaded_stays_unloaded_over_a_reload(shell: Shell) -> None:
+    text = shell.file.read_text().replace("{source: 'fake:./demo", "{load: startup, source: 'fake:./demo")
+    shell.file.write_text(text)
+    with Up.start(shell.file) as running:
+        running.wait_for("ready")
+        shell("unload", "demo")
+        running.until('appliance_model_state{model="demo",state="cold"}', 1)
+        assert "unloaded by hand" in shell("ps")
+        shell.file.write_text(text + ALIAS)
+        shell("reload", "--wait")
+        assert "unloaded by hand" in shell("ps")
+        assert running.metric('appliance_model_state{model="demo",state="cold"}') == 1
+        running.post(chat("demo"))
+        assert "by hand" not in shell("ps")
+
+
+def test_who_waits_for_memory_is_told_where_in_line_and_what_for(shell: Shell) -> None:
+    shell.file.write_text(shell.file.read_text() + "memory: {max_loaded: 1}\n")
+    names, address = ("demo", "values"), "/v1/chat/completions"
+    with Up.start(shell.file) as running, ThreadPoolExecutor(2) as clients:
+        running.wait_for("ready")
+        with httpx.stream("POST", f"{running.url}{address}", json=chat("endless", stream=True), timeout=30):
+            waiting = [clients.submit(running.post, chat(model)) for model in names]
+            for model in names:
+                running.until(f'appliance_model_waiting{{model="{model}"}}', 1)
+            told = {model["name"]: model for model in json.loads(shell("ps", "--json"))["data"]["models"]}
+            first, second = sorted(names, key=lambda name: int(told[name]["position"]))
+            assert (told[first]["position"], told[second]["position"]) == (1, 2)
+            assert told[first]["waits_for"] == "for memory: endless answers 1 request"
+            assert told[second]["waits_for"] == f"for memory, after {first}"
+            assert "1 (#2)" in shell("ps")
+            assert "1 waiting: for memory: endless" in shell("status")
+        answers = {name: future.result() for name, future in zip(names, waiting, strict=True)}
+        assert [answer.status_code for answer in answers.values()] == [200, 200]
+        assert int(answers[first].headers["x-appliance-queue-ms"]) > 0
+        assert int(answers[first].headers["x-appliance-load-ms"]) > 0
+
+
+def test_ps_is_shown_again_every_second_until_it_is_interrupted(shell: Shell, running: Up) -> None:
+    command = [sys.executable, "-m", "appliance", "ps", "--watch", "--json", "-f", str(shell.file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        seen = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 130
+    assert [each["kind"] for each in seen] == ["ps", "ps"]
 
 
 def test_events_are_a_line_each(shell: Shell, running: Up) -> None:
