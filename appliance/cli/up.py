@@ -21,6 +21,7 @@ from appliance.config.problem import Rejected, human
 from appliance.control.beside import prefer_the_loop
 from appliance.control.events import Events
 from appliance.control.journal import Generation, Journal, generation, plain
+from appliance.control.leftover import remove_leftovers
 from appliance.control.observer import Observer
 from appliance.control.reload import Reloader
 from appliance.control.running import Handled, Outcome, Read, Running
@@ -60,6 +61,8 @@ def up(
     prefer_the_loop()
     state = state_of(file)
     with held(state):
+        for gone in remove_leftovers(state.path.parent, time.time()):
+            log.get().info("state.removed", file=str(gone), reason="the file is gone, and was not served for 30 days")
         journal = Journal(state.generations)
         journal.clean()
         newest = journal.newest()

@@ -19,6 +19,9 @@ from appliance.errors import StartRefused
 LONGEST_SOCKET_PATH = 103
 """Bytes every supported system can bind."""
 
+NAMES, LOCK, FILE = "names", "lock", "file"
+"""Entries of the root and of each state directory."""
+
 _IN_USE, _NOT_PERMITTED, _CANNOT_CREATE = 75, 77, 73
 
 
@@ -58,7 +61,7 @@ class StateDir:
     @property
     def lock(self) -> Path:
         """Held while the appliance runs; its text is the number of the process."""
-        return self.path / "lock"
+        return self.path / LOCK
 
     @property
     def socket(self) -> Path:
@@ -78,12 +81,20 @@ def default_root(environ: Mapping[str, str] = os.environ) -> Path:
 def state_of(file: Path, environ: Mapping[str, str] = os.environ) -> StateDir:
     """The state directory of a deploy file; neither has to exist."""
     root, named = default_root(environ), Path(os.path.abspath(file))
-    alias = root / "names" / _key(named)
+    alias = root / NAMES / _key(named)
     try:
         key = alias.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         key = _key(Path(os.path.realpath(named)))
     return StateDir(named, root / key, alias)
+
+
+def names_of(path: Path) -> list[Path]:
+    """The deploy file a state directory is of: as it was served last, and where its links led then."""
+    with suppress(OSError):
+        text = (path / FILE).read_text(encoding="utf-8", errors="surrogateescape")
+        return [Path(line) for line in text.splitlines()]
+    return []
 
 
 @contextmanager
@@ -145,8 +156,8 @@ def _prepare(state: StateDir) -> None:
     if state.file != Path(os.path.realpath(state.file)):
         state.alias.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         state.alias.write_text(f"{state.path.name}\n", encoding="ascii")
-    # For people who look into the directory.
-    (state.path / "file").write_text(f"{state.file}\n", encoding="utf-8", errors="surrogateescape")
+    names = "".join(f"{name}\n" for name in dict.fromkeys((str(state.file), os.path.realpath(state.file))))
+    (state.path / FILE).write_text(names, encoding="utf-8", errors="surrogateescape")
 
 
 def _check_ours(directory: Path) -> None:
