@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli.recognising import families
 from appliance.config import load
 from appliance.config.units import show_bytes
 from appliance.convert.kinds import KINDS, Converted, from_command, from_file
@@ -74,7 +75,7 @@ def _converted(given: list[str], kind: str | None) -> Converted:
     path = Path(given[0]).expanduser()
     is_file = len(given) == 1 and path.is_file()
     base = path.parent if is_file else Path()
-    known = Known(load.schema("deploy"), load.families().catalogue, lambda text: (base / text).exists())
+    known = Known(load.schema("deploy"), families().catalogue, lambda text: (base / text).exists())
     if not is_file:
         if len(given) == 1 and " " not in given[0]:
             raise CannotWrite(f"there is no file {given[0]}; a command line follows `--from --`")

@@ -1,4 +1,4 @@
-"""`appliance models …`: what is known of models, in this file and on this machine. Offline."""
+"""`appliance models …`: what is known of models, in this file and on this machine. Offline but for `verify`."""
 
 import os
 from dataclasses import asdict, replace
@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from appliance.cli.catalogue import search, verify
 from appliance.cli.offline import examine
 from appliance.cli.reading import read
-from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, size, tell
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, note, size, tell
 from appliance.config.deployment import Deployment, ModelSpec
 from appliance.config.problem import Rejected
 from appliance.config.units import show_bytes
@@ -25,6 +26,8 @@ from appliance.models.store import Store
 FAILURE = 1
 
 models = typer.Typer(help="What models there are, and what they take.", no_args_is_help=True, rich_markup_mode=None)
+models.command()(search)
+models.command()(verify)
 
 
 @models.command()
@@ -36,6 +39,9 @@ def estimate(
     """Say what memory a model takes and whether it fits, number by number. Exit 1 if it does not."""
     with failing("estimate", as_json):
         deployment, spec = _model(model, file)
+        if spec.reckoned is not None and Store().locate(spec.source) is None:
+            _reckoned(deployment, spec, spec.reckoned, as_json)
+            return
         found, path = _ledger(deployment, spec, file)
         if as_json:
             data = {"name": spec.name, "source": spec.source.text, "path": str(path), **asdict(found)}
@@ -43,6 +49,21 @@ def estimate(
         else:
             typer.echo(_shown(spec, found))
     if found.refusal:
+        raise typer.Exit(FAILURE)
+
+
+def _reckoned(deployment: Deployment, spec: ModelSpec, need: int, as_json: bool) -> None:
+    """What the catalogue says of a model whose files are not here. Exit 1 if that does not fit."""
+    room = deployment.memory.budget - deployment.memory.kv_reserve
+    fits = need <= room
+    if as_json:
+        data = {"name": spec.name, "source": spec.source.text, "path": None, "need": need, "room": room}
+        tell("estimate", data, ok=fits)
+    else:
+        said = "it fits" if fits else "it does not fit"
+        typer.echo(f"{spec.name}: about {size(need)} by the catalogue; models may take {size(room)}: {said}")
+        note(f"its files are not here; after `appliance pull {spec.source.text}` this is exact")
+    if not fits:
         raise typer.Exit(FAILURE)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli.recognising import families
 from appliance.config import load
 from appliance.config.deployment import Deployment, Source
 from appliance.config.sources import SourceSyntax, parse
@@ -60,7 +61,7 @@ def _wanted(models: list[str], file: Path, store: Store) -> dict[str, Source]:
     known = {name: model.source for name, model in deployment.models.items()} if deployment else {}
     if not models:
         return known
-    catalogue = {name: listed.source for name, (_, listed) in load.families().catalogue.items()}
+    catalogue = {name: listed.source for name, (_, listed) in families().catalogue.items()}
     wanted = {}
     for text in models:
         try:

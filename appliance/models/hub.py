@@ -29,7 +29,7 @@ def fetch(source: Source, store: Store, report: Report) -> None:
 
     disable_progress_bars()
     unfinished = store.unfinished(source)
-    with _explained(source):
+    with explained(source):
         files = _wanted_files(source, store)
         missing = [file for file in files if not file.is_cached]
         check_room(store.hub, sum(file.file_size or 0 for file in missing))
@@ -110,7 +110,7 @@ def _bytes_in(blobs: Path, *, finished_only: bool = False) -> int:
 
 
 @contextmanager
-def _explained(source: Source) -> Iterator[None]:
+def explained(source: Source) -> Iterator[None]:
     """Turn the client's errors into ours: what is wrong, whether a retry can help, what to do."""
     from huggingface_hub import errors
 

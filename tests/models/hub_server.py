@@ -72,7 +72,7 @@ def _handler(hub: Hub) -> Callable[..., BaseHTTPRequestHandler]:
                     return self._refuse(404, "RevisionNotFound")
                 case [True, "revision", _] | [True]:
                     return self._json({"id": repository, "sha": COMMIT, "siblings": [
-                        {"rfilename": path} for path in hub.files]})  # fmt: skip
+                        {"rfilename": path, "size": len(data)} for path, data in hub.files.items()]})  # fmt: skip
                 case [True, "tree", _]:
                     return self._json([{"type": "file", "path": path, "size": len(data), "oid": _digest(data)}
                                        for path, data in hub.files.items()])  # fmt: skip
