@@ -82,7 +82,13 @@ def build_app(context: Context) -> Sanic:
     for path, handler in DELETES.items():
         app.add_route(_inside(handler, context), path, methods=["DELETE"], name=f"delete_{_name(path)}")
     app.error_handler.add(Exception, answer_error)
+    app.register_middleware(partial(_number, context), "response")
     return app
+
+
+def _number(context: Context, request: Request, response: HTTPResponse) -> None:
+    """Say which generation answered: the one a request began with, else the one in force."""
+    response.headers.setdefault("x-appliance-generation", str(context.running.generation))
 
 
 def quiet_app(name: str) -> Sanic:

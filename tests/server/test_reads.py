@@ -60,3 +60,8 @@ def test_other_origins_are_not_let_in(up: Up) -> None:
     response = httpx.options(f"{up.url}/v1/chat/completions", headers=headers)
     assert response.status_code == 405
     assert not [name for name in response.headers if name.startswith("access-control-")]
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/nothing", "/v1/models/nobody", "/openapi.json"])
+def test_every_answer_says_which_generation_gave_it(up: Up, path: str) -> None:
+    assert up.get(path).headers["x-appliance-generation"] == "1"
