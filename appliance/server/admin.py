@@ -54,6 +54,7 @@ ROUTES = (
     Route("POST", "/rollback", routes.rollback, types.AppliedAnswer, types.RollbackBody, WAIT, guarded=True,
           statuses=(404, 412, 422)),
     Route("GET", "/events", routes.events),
+    Route("GET", "/models/{name}/cache", routes.cache, types.CacheAnswer, statuses=(404,)),
     Route("POST", "/models/{name}/load", routes.load, types.ModelAnswer, query=("timeout",),
           statuses=(404, 503, 504)),
     Route("POST", "/models/{name}/unload", routes.unload, types.ModelAnswer, query=("now",),

@@ -118,6 +118,15 @@ async def events(request: Request, admin: Admin) -> None:
                 await response.send(_line(event, sse))
 
 
+async def cache(request: Request, admin: Admin, name: str) -> HTTPResponse:
+    """How much of a model's latest prompts was cached, newest first, and the first token where one differed from what
+    was stored.
+    """
+    spec = _model(admin, name)
+    latest = [types.reused(each) for each in reversed(admin.context.reused) if each.model == spec.name]
+    return _answer(types.CacheAnswer(latest), admin)
+
+
 async def load(request: Request, admin: Admin, name: str) -> HTTPResponse:
     """Load a model now, and answer when it is ready; what failed before is tried again."""
     spec = _model(admin, name)

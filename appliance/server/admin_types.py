@@ -15,6 +15,7 @@ from appliance.control.residency import IN_MEMORY
 from appliance.control.running import Outcome, Proposal
 from appliance.control.spare import SpareStatus
 from appliance.control.status import ModelStatus
+from appliance.server.reused import Reused
 
 
 class ProblemAnswer(Struct, frozen=True):
@@ -230,6 +231,34 @@ class ErrorAnswer(Struct, frozen=True):
     problems: list[ProblemAnswer] = []
 
 
+class ReusedAnswer(Struct, frozen=True):
+    """How much of one prompt was cached, and why no more; `time` is Unix seconds, `request` its id.
+
+    whole: all that may be, the last token is always computed. longer: the prompt goes on where what is stored ends.
+    differs: after `shared` tokens it goes on with `asked_token` where `stored_token` is stored. uncut: the same, or
+    more is stored, but the model's kind of cache cannot be cut back to that. new: nothing stored begins like it. off:
+    this model keeps no prefixes.
+    """
+
+    request: str
+    time: float
+    key: str | None
+    prompt_tokens: int
+    cached_tokens: int
+    reason: str
+    shared: int
+    asked_token: int | None
+    asked_text: str
+    stored_token: int | None
+    stored_text: str
+
+
+class CacheAnswer(Struct, frozen=True):
+    """Newest first."""
+
+    requests: list[ReusedAnswer]
+
+
 class Accepted(Struct, frozen=True):
     """It is being done."""
 
@@ -266,6 +295,23 @@ def plan(proposal: Proposal, models: Sequence[ModelStatus], estimate: Estimate) 
             "warnings": [as_data(found) for found in proposal.deployment.warnings],
         },
         PlanAnswer,
+    )
+
+
+def reused(each: Reused) -> ReusedAnswer:
+    told, started = each.reuse, each.started
+    return ReusedAnswer(
+        request=each.id,
+        time=each.time,
+        key=each.key,
+        prompt_tokens=started.prompt_tokens,
+        cached_tokens=started.cached_tokens,
+        reason=told.reason,
+        shared=told.shared,
+        asked_token=told.asked,
+        asked_text=told.asked_text,
+        stored_token=told.stored,
+        stored_text=told.stored_text,
     )
 
 

@@ -13,6 +13,7 @@ from appliance.server.file_store import FileStore
 from appliance.server.in_flight import InFlight
 from appliance.server.metrics import Counter, Histogram, Reading
 from appliance.server.response_store import ResponseStore
+from appliance.server.reused import KEPT, Reused
 
 _TTFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -86,6 +87,8 @@ class Context:
     responses: ResponseStore = field(default_factory=ResponseStore)
     begun: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     """When the latest generations left the queue, by the monotonic clock."""
+    reused: deque[Reused] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """How much of the latest prompts was cached, newest last."""
     draining: bool = False
 
     def families(self) -> Iterable[Counter | Histogram | Reading]:

@@ -17,6 +17,7 @@ from appliance.server.caller import caller_of
 from appliance.server.context import Context
 from appliance.server.crowds import refuse_crowds
 from appliance.server.edge import as_ours, json_response, request_id
+from appliance.server.reused import header
 from appliance.server.run import Run, answer, begin, events_of, whole
 from appliance.server.sse import EventStream
 from appliance.server.tally import tallied
@@ -85,6 +86,8 @@ def _headers(run: Run) -> dict[str, str]:
     if run.lease is not None:
         facts["x-appliance-queue-ms"] = f"{run.lease.queue_seconds * 1000:.0f}"
         facts["x-appliance-load-ms"] = f"{run.lease.load_seconds * 1000:.0f}"
+    if run.begun is not None:
+        facts["x-appliance-cache"] = header(run.begun)
     if run.decided.rewrites:
         facts["x-appliance-params"] = ", ".join(_printable(str(rewrite)) for rewrite in run.decided.rewrites)
     if run.asked.ignored:

@@ -25,6 +25,7 @@ from appliance.server.caller import Caller
 from appliance.server.context import Context
 from appliance.server.counting import texts_of
 from appliance.server.in_flight import Entry
+from appliance.server.reused import Reused
 from appliance.server.routing import route_of
 from appliance.server.submission import submission
 from appliance.vocab.event import Event, Finished, Started, TextDelta, ToolCallDelta
@@ -55,6 +56,8 @@ class Run:
     keep: float | None
     lease: Lease | None = None
     first_token: float | None = None
+    begun: Started | None = None
+    """The first of its answers to begin."""
 
     @property
     def asked(self) -> GenerateRequest:
@@ -189,6 +192,9 @@ def _count(run: Run, index: int, event: Event) -> None:
         counted.first_token.observe(run.model, value=run.first_token)
     match event:
         case Started(prompt_tokens):
+            if run.begun is None:
+                run.begun = event
+                run.context.reused.append(Reused(run.entry.id, time.time(), run.model, run.entry.key, event))
             run.entry.prompt_tokens = prompt_tokens
             run.context.begun.append(time.monotonic())
             # Several answers to a prompt read it once.

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.engine.inbox import Cancellation, Configuration
 from appliance.engine.speed import CEILING, FLOOR, PrefillSpeed
-from appliance.vocab.event import Failed, Finished, Started
+from appliance.vocab.event import Failed, Finished, Reuse, Started
 from tests.engine.driving import Drive
 
 
@@ -206,7 +206,7 @@ def test_a_prefix_two_share_is_computed_once(tmp_path, trim):
         id: sum(len(c.tokens) for b in drive.device.batches for c in b.chunks if c.sequence == id) for id in (1, 2)
     }
     assert computed == {1: 102, 2: 2}
-    assert drive.events(2)[0] == Started(103, 100)
+    assert drive.events(2)[0] == Started(103, 100, Reuse("longer", 100))
     assert drive.events(2)[-1].usage.cached_tokens == 100
 
 
@@ -228,7 +228,7 @@ def test_who_waits_for_a_prefix_goes_on_when_its_leader_is_cancelled(tmp_path):
     drive.turn(Cancellation(1))
     drive.finish()
     assert drive.events(1)[-1].reason == "cancelled"
-    assert (drive.text(2), drive.events(2)[0]) == ("x", Started(101, 0))
+    assert (drive.text(2), drive.events(2)[0]) == ("x", Started(101, 0, Reuse("new")))
 
 
 def test_the_next_turn_of_a_conversation_reuses_prompt_and_answer(tmp_path):
@@ -237,7 +237,7 @@ def test_the_next_turn_of_a_conversation_reuses_prompt_and_answer(tmp_path):
     drive.finish()
     drive.turn(drive.arrival(2, "questionanswer, and then?"))
     drive.finish()
-    assert drive.events(2)[0] == Started(25, len("questionanswer"))
+    assert drive.events(2)[0] == Started(25, len("questionanswer"), Reuse("longer", len("questionanswer")))
 
 
 # ---- cancelling

@@ -99,6 +99,18 @@ def test_the_status_is_one_document(admin: Socket, running: Up, file: Path) -> N
     assert said["Resolved"]["since"] <= said["Loaded"]["since"]
 
 
+def test_it_tells_which_token_of_a_prompt_was_not_the_one_that_is_stored(admin: Socket, running: Up) -> None:
+    for text in ("once upon a time", "once upon a tide"):
+        running.post({**chat("demo"), "messages": [{"role": "user", "content": text}]})
+    latest, first = admin.ask("GET", "/models/demo/cache")["requests"][:2]
+    assert (first["reason"], first["cached_tokens"], first["stored_token"]) == ("new", 0, None)
+    assert latest["reason"] == "differs"
+    assert latest["shared"] == latest["cached_tokens"] > 0
+    assert latest["asked_token"] != latest["stored_token"]
+    assert (latest["asked_text"] in " tide", latest["stored_text"] in " time") == (True, True)
+    admin.ask("GET", "/models/nothing/cache", 404)
+
+
 def test_a_failed_model_says_why(admin: Socket, running: Up) -> None:
     running.post(chat("broken"))
     [model] = [model for model in admin.ask("GET", "/status")["models"] if model["name"] == "broken"]
