@@ -11,9 +11,10 @@ from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.sequence import Sequence
+from appliance.engine.speculation import Speculation
 from appliance.vocab.event import Event, Failed, Finished, Started, TextDelta
 from appliance.vocab.request import Sampling
-from appliance.vocab.spec import EngineSettings, EngineSpec
+from appliance.vocab.spec import EngineSettings, EngineSpec, Speculative
 from appliance.wire.frames import Events
 from tests.engine.harness import write_script
 
@@ -30,7 +31,16 @@ class Recording(FakeBackend):
 class Drive:
     """`settings` are those of the engine; a script's `kv_bytes_per_token` is 1, so budgets count tokens."""
 
-    def __init__(self, folder: Path, *, rows: int = 4, tokens: int = 10_000, prefix: int = 0, **script: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        rows: int = 4,
+        tokens: int = 10_000,
+        prefix: int = 0,
+        speculative: Speculative | None = None,
+        **script: Any,
+    ) -> None:
         self.settings = EngineSettings(
             context=10_000, concurrency=rows, kv_bytes=tokens, prefix_bytes=prefix, stall_target=0.5
         )
@@ -39,12 +49,22 @@ class Drive:
         _, self.tokenizer = self.device.load(
             EngineSpec(backend="fake", path=str(path)), self.settings, lambda phase, part: None
         )
-        self.scheduler = Scheduler(self.settings, 1, PrefixCache(prefix))
+        speculation = Speculation(speculative, able=True)
+        self.scheduler = Scheduler(self.settings, 1, PrefixCache(prefix), speculation)
         self.emitted: list[Events] = []
         self.loop = Loop(self.device, self.scheduler, self.emitted.append)
         self._arrived = 0
 
-    def arrival(self, id: int, prompt: str, *, max_tokens: int = 1000, priority: int = 0, seed: int = 0) -> Arrival:
+    def arrival(
+        self,
+        id: int,
+        prompt: str,
+        *,
+        max_tokens: int = 1000,
+        priority: int = 0,
+        seed: int = 0,
+        foretold: str | None = None,
+    ) -> Arrival:
         tokens = self.tokenizer.encode(prompt)
         sampling = Sampling(temperature=1.0, seed=seed)
         pipeline = Pipeline(self.tokenizer, Limits(frozenset({0}), max_tokens), prompt_tokens=len(tokens))
@@ -59,6 +79,7 @@ class Drive:
                 pipeline=pipeline,
                 priority=priority,
                 order=self._arrived,
+                foretold=foretold and self.tokenizer.encode(foretold),
             )
         )
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from appliance.engine.backend import Batch, Chunk, Draft, Opening, StepResult
+from appliance.engine.mlx.backend import MlxStep
 from appliance.errors import LoadFailed
 from appliance.vocab.event import Finished
 from appliance.vocab.request import Sampling
@@ -134,6 +136,38 @@ def test_what_was_kept_of_a_guessed_answer_continues_as_it_was(device: Device) -
     finished = second.events[-1]
     assert isinstance(finished, Finished)
     assert finished.usage.cached_tokens == len(asked.prompt) + 6
+
+
+def test_a_row_that_leaves_while_its_guesses_are_verified_touches_no_other(device: Device) -> None:
+    leaving, staying, coming = (Asked(prompt(n, 12 + n), SAMPLINGS[n], 20) for n in (1, 2, 3))
+    told = [plainly(device, asked).got for asked in (leaving, staying, coming)]
+    for last in (True, False):
+        engine = device.backend
+        engine.open(Opening(1, leaving.prompt, 0, None, leaving.sampling, len(leaving.prompt)))
+        engine.open(Opening(2, staying.prompt, 0, None, staying.sampling, len(staying.prompt)))
+        chunks = [Chunk(id, 0, asked.prompt[:-1], True) for id, asked in ((1, leaving), (2, staying))]
+        drafts = [Draft(1, leaving.prompt, tuple(told[0][:3])), Draft(2, staying.prompt, (told[1][0], 3, 3))]
+        wait(engine.launch(Batch((), tuple(chunks))))
+        ids = (1,) if last else (1, 2)
+        step = engine.launch(Batch(ids, (), tuple(drafts[: len(ids)])))
+        step.begin()
+        engine.close(1)
+        engine.open(Opening(3, coming.prompt, 0, None, coming.sampling, len(coming.prompt)))
+        beside = engine.launch(Batch((), (Chunk(3, 0, coming.prompt[:-1], True),)))
+        result = step.wait()
+        wait(beside)
+        got = [] if last else [result.sampled[2].token, *(more.token for more in result.further[2])]
+        news = [wait(engine.launch(Batch((2, 3), ()))).sampled for _ in range(4)]
+        got += [step[2].token for step in news]
+        assert got == told[1][: len(got)]
+        assert [step[3].token for step in news] == told[2][:4]
+        engine.close(2)
+        engine.close(3)
+
+
+def wait(step: MlxStep) -> StepResult:
+    step.begin()
+    return step.wait()
 
 
 @pytest.mark.parametrize("family", OTHERS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from appliance.engine.backend import Batch, Candidate, Chunk, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.backend import Batch, Candidate, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.disk_entry import BrokenEntry, Frozen, Tensor
 from appliance.engine.fake import script as scripts
 from appliance.engine.fake.script import Script
@@ -120,6 +120,7 @@ class FakeBackend:
             dtype="float32" if spec.dtype == "auto" else spec.dtype,
             load_seconds=time.monotonic() - began,
             notes=("scripted answers",),
+            rolls_back=script.trim,
         )
         return info, self._tokenizer
 
@@ -152,10 +153,11 @@ class FakeBackend:
         prefilled = sum(self._prefill(chunk) for chunk in batch.chunks)
         mishaps: list[Callable[[], None]] = []
         sampled = {id: self._decode(self._rows[id], mishaps) for id in batch.decode}
+        further = {draft.sequence: self._verify(draft, sampled[draft.sequence], mishaps) for draft in batch.drafts}
         step_ms = max((self._rows[id].script.step_ms for id in batch.decode), default=0.0)
         prefill_seconds = prefilled * script.prefill_ms_per_token / 1000
         self._free_at = max(self._free_at, time.monotonic()) + step_ms / 1000 + prefill_seconds
-        result = StepResult(sampled, (prefilled, prefill_seconds))
+        result = StepResult(sampled, (prefilled, prefill_seconds), further=further)
         return _Step(result, self._free_at, mishaps[0] if mishaps else None)
 
     def snapshot(self, sequence: int, length: int) -> FakeSnapshot | None:
@@ -193,6 +195,16 @@ class FakeBackend:
             mishaps.append(_fault)
         wanted = row.opening.sampling.logprobs
         return Sampled(token) if wanted is None else self._with_logprobs(token, wanted)
+
+    def _verify(self, draft: Draft, first: Sampled, mishaps: list[Callable[[], None]]) -> tuple[Sampled, ...]:
+        row = self._rows[draft.sequence]
+        assert list(draft.known) == row.tokens[:-1], "a draft made without knowing every token"
+        said = [first]
+        for guess in draft.tokens:
+            if guess != said[-1].token:
+                break
+            said.append(self._decode(row, mishaps))
+        return tuple(said[1:])
 
     def _with_logprobs(self, token: int, wanted: int) -> Sampled:
         others = (Candidate(300 + n, -1.0 - n) for n in range(wanted + 1) if 300 + n != token)

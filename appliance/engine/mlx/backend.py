@@ -93,10 +93,11 @@ class MlxBackend:
 
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
-        if batch.drafts:
-            decoded = self._verify(batch.drafts)
+        rows = [self._rows[id] for id in batch.decode]
+        if batch.drafts and all(self._decoding(row).rolls_back(row) for row in rows):
+            decoded = self._verify(rows, batch.drafts)
         else:
-            decoded = self._decode([self._rows[id] for id in batch.decode])
+            decoded = self._decode(rows)
         pieces = [(self._rows[chunk.sequence], chunk) for chunk in batch.chunks]
         assert all(row.computed == chunk.start for row, chunk in pieces)
         chunks = [
@@ -150,7 +151,8 @@ class MlxBackend:
             self._decoding(row).release([row])
             row.caches, row.packed = kv.in_form(row.caches or [], self._form), True
 
-    def _verify(self, drafts: Sequence[Draft]) -> "list[Decoded]":
+    def _verify(self, rows: list[Row], drafts: Sequence[Draft]) -> "list[Decoded]":
+        self._pack([row for row in rows if not row.packed and self._packs(row.computed)])
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
             Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))

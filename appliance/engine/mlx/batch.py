@@ -7,7 +7,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from appliance.engine.backend import Draft
-from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, roll_back, snapshot
+from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, roll_back, rolls_back, snapshot
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice, Sampler
@@ -69,29 +69,17 @@ class Decoding:
         grow_by_parts(self._caches, max(row.computed for row in self._rows) + guessed.width)
         logits = self._model(guessed.inputs, cache=self._caches)
         choice = Sampler(guessed.rows, self._vocabulary, self._workshop).sample(guessed.flat(logits))
-        rows = list(self._rows)
+        rows, caches = list(self._rows), self._caches
         self._stale = True  # what its sampler counted knows nothing of the tokens that come now
         self._sampler = None
         self._unsettled = verification = Verification(
-            guessed, choice, lambda said: self._verified(rows, guessed.width, said)
+            guessed, choice, lambda said: _verified(rows, caches, guessed.width, said)
         )
         return rows, verification
 
-    def _verified(self, rows: list[Row], width: int, said: list[int]) -> None:
-        """The rows said so many tokens, out of a pass of `width`."""
-        roll_back(self._caches, [width - tokens for tokens in said])
-        for row, tokens in zip(rows, said, strict=True):
-            row.computed += tokens
-        self._narrow()
-
-    def _narrow(self) -> None:
-        """Give back columns of the rectangle that are padding for all rows, before they are many."""
-        if len(self._rows) > 1:
-            waste = self._caches[0].size() - max(row.computed for row in self._rows)
-            if waste > NARROW_AT:
-                everyone = mx.arange(len(self._rows))
-                for cache in self._caches:
-                    cache.filter(everyone)
+    def rolls_back(self, row: Row) -> bool:
+        """Whether it can be verified: what it is guessed wrong can be taken back."""
+        return rolls_back(self._caches if row.caches is None else row.caches)
 
     def drop(self, row: Row) -> None:
         """Let a row go that will not come back. Its place in the rectangle goes with the next step, for all that left
@@ -182,6 +170,18 @@ class Decoding:
     def _extract(self, row: Row) -> Caches:
         place = self._rows.index(row)
         return [cache.extract(place) for cache in self._caches]
+
+
+def _verified(rows: list[Row], caches: Caches, width: int, said: list[int]) -> None:
+    """The rows said so many tokens, out of a pass of `width`. They may have left meanwhile, and their caches with
+    them.
+    """
+    roll_back(caches, [width - tokens for tokens in said])
+    for row, tokens in zip(rows, said, strict=True):
+        row.computed += tokens
+    if len(rows) > 1 and caches[0].size() - max(row.computed for row in rows) > NARROW_AT:
+        for cache in caches:
+            cache.filter(mx.arange(len(rows)))  # which gives back what is padding for all
 
 
 def merged(rows: Sequence[Row]) -> Caches:

@@ -12,9 +12,9 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models.cache import CacheList, KVCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import BatchKVCache, CacheList, KVCache, RotatingKVCache, make_prompt_cache
 
-from appliance.engine.mlx.quantized import QuantizedRow, exact, quantized
+from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow, exact, quantized
 from appliance.vocab.spec import KvForm
 
 Caches = list[Any]  # one of mlx-lm's cache objects per layer
@@ -52,9 +52,12 @@ def batching(caches: Caches) -> Batching:
     return Batching.PADDED if all(isinstance(leaf, KVCache | RotatingKVCache) for leaf in leaves) else Batching.EQUAL
 
 
+_CUT_FREELY = (KVCache, BatchKVCache, QuantizedRow, QuantizedRectangle)
+
+
 def rolls_back(caches: Caches) -> bool:
     """Whether every row of a batch can be cut back to a length of its own, at any length."""
-    return all(isinstance(leaf, KVCache) for leaf in _leaves(caches))
+    return all(isinstance(leaf, _CUT_FREELY) for leaf in _leaves(caches))
 
 
 def roll_back(caches: Caches, drop: Sequence[int]) -> None:
