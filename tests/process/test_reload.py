@@ -366,3 +366,26 @@ async def test_asking_for_a_reload_answers_what_became_of_it(site):
         outcome = await live.reloader.reload()
         assert (outcome.status, outcome.generation) == ("rejected", 2)
         assert [problem.line for problem in outcome.problems] == [3]
+
+
+async def test_a_save_while_an_old_engine_drains_is_applied_and_the_stream_ends_whole(site):
+    text = "one two three four five six seven eight nine ten"
+    site.script("m", text=text, step_ms=100)
+    async with serving(site, {"m": {}}) as live:
+        begun = asyncio.Event()
+        stream = asyncio.create_task(
+            answer(
+                live.supervisor,
+                live.running.deployment,
+                seen=lambda event: begun.set() if isinstance(event, TextDelta) else None,
+            )
+        )
+        await begun.wait()
+        site.file.write_text(site.text({"m": {"dtype": "float32"}}))
+        await live.applied(2)
+        assert not stream.done()
+        site.file.write_text(site.text({"m": {"dtype": "float16"}, "new": {"source": "fake:m.yaml"}}))
+        await live.applied(3)
+        assert not stream.done()
+        assert await stream == text
+        assert await answer(live.supervisor, live.running.deployment, "m") == text
