@@ -41,6 +41,11 @@ class Resident:
         """It may be stopped now."""
         return not (self.busy or self.pinned or self.leaving or self.protected)
 
+    @property
+    def ending(self) -> bool:
+        """It gives its memory back in a moment: nobody else has to go for that."""
+        return self.leaving and not self.busy
+
 
 @dataclass(frozen=True, slots=True)
 class Evict:
@@ -87,18 +92,31 @@ def plan(
     forced = [engine for engine in resident if engine.fingerprint in rivals]
     if not all(engine.free for engine in forced):
         return Wait()
-    staying = [engine for engine in resident if engine not in forced]
-    missing = need + sum(engine.bytes for engine in staying) - _room(policy, capacity)
-    places = 0 if policy.max_loaded is None else len(staying) + 1 - policy.max_loaded
-    victims = _victims(missing, places, staying)
-    return Wait() if victims is None else Evict(tuple(engine.fingerprint for engine in (*forced, *victims)))
+    beside = [engine for engine in resident if engine not in forced]
+    staying = [engine for engine in beside if not engine.ending]
+    victims = _victims(*_lacking(need, staying, policy, capacity), staying)
+    if victims is None or not (victims or forced or _fits(need, beside, policy, capacity)):
+        return Wait()
+    return Evict(tuple(engine.fingerprint for engine in (*forced, *victims)))
+
+
+def _lacking(
+    need: int, beside: Sequence[Resident], policy: Policy, capacity: int | None, more: int = 1
+) -> tuple[int, int]:
+    """Bytes and places that are missing for `need` bytes in `more` engines beside those."""
+    places = 0 if policy.max_loaded is None else len(beside) + more - policy.max_loaded
+    return need + sum(engine.bytes for engine in beside) - _room(policy, capacity), places
+
+
+def _fits(need: int, beside: Sequence[Resident], policy: Policy, capacity: int | None) -> bool:
+    return all(missing <= 0 for missing in _lacking(need, beside, policy, capacity))
 
 
 def shrink(resident: Sequence[Resident], policy: Policy, capacity: int | None = None) -> tuple[str, ...]:
     """The idle engines to give up because what is in memory has become too much; none where that would not help."""
-    missing = sum(engine.bytes for engine in resident) - _room(policy, capacity)
-    places = 0 if policy.max_loaded is None else len(resident) - policy.max_loaded
-    return tuple(engine.fingerprint for engine in _victims(missing, places, resident) or ())
+    staying = [engine for engine in resident if not engine.ending]
+    victims = _victims(*_lacking(0, staying, policy, capacity, more=0), staying)
+    return tuple(engine.fingerprint for engine in victims or ())
 
 
 def apart(resident: Sequence[Resident], policy: Policy) -> tuple[str, ...]:

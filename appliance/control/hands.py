@@ -8,6 +8,7 @@ from appliance.config.units import show_duration
 from appliance.control.residency import Engine, EngineState, Hand, Registry, Transition
 
 _NOTHING = Hand()
+MINUTE = 60
 
 
 def pinned(state: Registry, model: str, until: float) -> Registry:
@@ -77,17 +78,20 @@ def drift(state: Registry, model: str, now: float) -> tuple[str, ...]:
 def _said(hand: Hand, engine: Engine, resident: bool, now: float) -> Iterator[str]:
     if hand.pinned_until > now:
         left = hand.pinned_until - now
-        yield "pinned by hand" if left == math.inf else f"pinned by hand for {show_duration(math.ceil(left))}"
+        yield "pinned by hand" if left == math.inf else f"pinned by hand for {_about(left)}"
     if hand.loaded is True and not resident:
         yield "loaded by hand"
     if hand.loaded is False and resident:
         yield "unloaded by hand"
     if engine.keep is not None and engine.keep != engine.want.idle_unload and engine.state is EngineState.READY:
-        yield f"kept {_length(engine.keep)} after its last request, which asked for that"
+        yield f"kept {_about(engine.keep)} after its last request, which asked for that"
 
 
-def _length(seconds: float) -> str:
-    return "for good" if seconds == math.inf else show_duration(math.ceil(seconds)) if seconds else "no time"
+def _about(seconds: float) -> str:
+    """In whole minutes where there are several."""
+    if seconds == math.inf:
+        return "for good"
+    return show_duration(math.ceil(seconds / MINUTE) * MINUTE if seconds > 5 * MINUTE else math.ceil(seconds))
 
 
 def _of(state: Registry, model: str) -> Hand:

@@ -71,8 +71,8 @@ def _tire(state: Registry, now: float) -> Transition:
     def leave(engine: Engine) -> Engine:
         if not (weary := turns.weary(state, engine, now)):
             return engine
-        why = f"{engine.want.model} got no memory within memory.queue.max_wait; others were using all of it"
-        told.extend(Reject(w.id, Unavailable(why, retry_after=5)) for w in weary)
+        why = Unavailable(turns.why_not(state, engine, now), retry_after=5)
+        told.extend(Reject(w.id, why) for w in weary)
         return replace(engine, waiters=tuple(w for w in engine.waiters if w not in weary))
 
     return state.each(leave), told

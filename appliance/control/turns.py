@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from appliance.config.units import show_bytes, show_duration
 from appliance.control import eviction, rollback
 from appliance.control.eviction import Evict, Resident
 from appliance.control.residency import IN_MEMORY, Engine, EngineState, Registry, Waiter
@@ -76,12 +77,33 @@ def weary(state: Registry, engine: Engine, now: float) -> tuple[Waiter, ...]:
     return tuple(w for w in engine.waiters if not w.resumed and now >= w.since + state.terms.max_wait)
 
 
+def _pressing(state: Registry, now: float) -> bool:
+    """Whether memory is wanted that somebody keeps for the moment: by a load, or because it has become too much."""
+    cold = (engine for engine in state.engines.values() if engine.state is EngineState.COLD and not engine.retired)
+    if any(engine.waiters or engine.wanted for engine in cold):
+        return True
+    beside = [replace(resident, protected=False) for resident in residents(state, now)]
+    return bool(eviction.shrink(beside, state.terms.policy, state.capacity))
+
+
+def why_not(state: Registry, engine: Engine, now: float) -> str:
+    """The arithmetic for who has waited as long as anybody may."""
+    beside, policy = residents(state, now), state.terms.policy
+    held, busy = sum(resident.bytes for resident in beside), sum(resident.busy for resident in beside)
+    limit = "" if policy.max_loaded is None else f", and at most {policy.max_loaded} of them at a time"
+    return (
+        f"{engine.want.model} got no memory within memory.queue.max_wait ({show_duration(state.terms.max_wait)}): it"
+        f" needs {show_bytes(engine.bytes)}; models may take {show_bytes(policy.budget - policy.reserve)}{limit}, and"
+        f" those in memory hold {show_bytes(held)}, {busy} of {len(beside)} at work: come back later, or raise"
+        " memory.budget or memory.queue.max_wait"
+    )
+
+
 def next_turn(state: Registry, now: float) -> Iterator[float]:
     """The times at which one of these answers changes by itself."""
+    if _pressing(state, now):
+        yield from (stays_until(state, engine) for engine in state.engines.values() if engine.state in IN_MEMORY)
     waiting = [engine for engine in state.engines.values() if waits_for_memory(engine)]
-    if not waiting:
-        return
-    yield from (stays_until(state, engine) for engine in state.engines.values() if engine.state in IN_MEMORY)
     for waiter in (waiter for engine in waiting for waiter in engine.waiters):
         yield waiter.since + state.terms.starve_after
         if not waiter.resumed:

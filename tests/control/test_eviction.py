@@ -36,6 +36,18 @@ POLICY = Policy(1000, 200)
         pytest.param(400, [engine("a", 500, busy=True)], Wait(), id="a busy one is waited for"),
         pytest.param(400, [engine("a", 500, leaving=True)], Wait(), id="a leaving one is waited for"),
         pytest.param(
+            400,
+            [engine("ending", 500, leaving=True), engine("idle", 300)],
+            Wait(),
+            id="no second one is stopped where one that is ending makes the room",
+        ),
+        pytest.param(
+            500,
+            [engine("slow", 200, leaving=True, busy=True), engine("idle", 300)],
+            Evict(("idle",)),
+            id="one that leaves after its requests is not waited for where another is idle",
+        ),
+        pytest.param(
             600,
             [engine("busy", 300, busy=True), engine("idle", 300)],
             Wait(),
@@ -103,6 +115,8 @@ def test_what_has_become_too_much_is_given_up_oldest_first():
     assert shrink(both, Policy(500)) == ("old",)
     assert shrink(both, Policy(1000, max_loaded=1)) == ("old",)
     assert shrink(both, Policy(1000, keep_free=100), capacity=500) == ("old",)
+    ending = engine("ending", 300, leaving=True)
+    assert shrink([*both, ending], Policy(700)) == (), "what is ending makes the room"
 
 
 GIB = 1024**3

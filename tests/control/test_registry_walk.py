@@ -7,7 +7,19 @@ import pytest
 
 from appliance.control import registry, turns
 from appliance.control.eviction import Policy
-from appliance.control.residency import EngineState, Fetch, Grant, Registry, Reject, Spawn, Stop, Terms, Waiter, Want
+from appliance.control.residency import (
+    EngineState,
+    Fetch,
+    Grant,
+    Registry,
+    Reject,
+    Spawn,
+    Stop,
+    Terms,
+    Waiter,
+    WakeAt,
+    Want,
+)
 from appliance.errors import LoadFailed, SourceError
 
 BUDGET = 1000
@@ -22,6 +34,7 @@ class Walk:
         self.random = random.Random(seed)
         self.state = Registry()
         self.now = 0.0
+        self.wake = math.inf
         self.ids = 0
         self.answered: dict[int, object] = {}
         self.waiting: set[int] = set()
@@ -41,6 +54,17 @@ class Walk:
         for effect in effects:
             self.perform(effect)
         self.check()
+        # An alarm that was set stays set until another one takes its place.
+        self.wake = next((effect.at for effect in effects if isinstance(effect, WakeAt)), self.wake)
+        self.check_wake()
+
+    def check_wake(self):
+        """Nothing would follow from a look before the time it asked to be woken at: no wake-up is missing."""
+        before = min(self.wake, self.now + 10_000)
+        for at in (self.random.uniform(self.now, before), math.nextafter(before, self.now)):
+            if self.now < at < self.wake:
+                _, effects = registry.on_tick(self.state, now=at)
+                assert [effect for effect in effects if not isinstance(effect, WakeAt)] == [], "a wake-up is missing"
 
     def perform(self, effect):
         match effect:
@@ -232,8 +256,7 @@ class Walk:
                 event(self)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_promises_hold_on_every_way(seed):
+def walked(seed):
     walk = Walk(seed)
     for _ in range(400):
         walk.step()
@@ -241,6 +264,18 @@ def test_the_promises_hold_on_every_way(seed):
     assert not walk.waiting, "somebody was never answered"
     assert not walk.leases
     assert walk.answered
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_promises_hold_on_every_way(seed):
+    walked(seed)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("hundred", range(20))
+def test_the_promises_hold_on_two_thousand_ways(hundred):
+    for seed in range(100):
+        walked(1000 + 100 * hundred + seed)
 
 
 def test_closing_ends_everything():
