@@ -151,7 +151,10 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a model family needs; `generic` where none matched."""
+    """What a model family needs; `generic` where none matched.
+
+    `switch` is what its template calls `enable_thinking`, `effort` the template's variables by reasoning effort.
+    """
 
     name: str
     template_kwargs: Mapping[str, Any] = field(default_factory=empty)
@@ -162,6 +165,8 @@ class Family:
     tool_dialect: str = "none"
     reasoning_dialect: str = "none"
     capabilities: Mapping[str, Any] = field(default_factory=empty)
+    switch: str = "enable_thinking"
+    effort: Mapping[str, Mapping[str, Any]] = field(default_factory=empty)
 
 
 ModelKind = Literal["text", "embedding", "rerank", "vision", "transcription", "speech"]

@@ -89,6 +89,8 @@ def family_file(value: Mapping[str, Any]) -> FamilyFile:
         tool_dialect=dialects.get("tools", "none"),
         reasoning_dialect=dialects.get("reasoning", "none"),
         capabilities=frozen(value.get("capabilities", EMPTY)),
+        switch=template.get("switch", "enable_thinking"),
+        effort=frozen(template.get("effort", EMPTY)),
     )
     written = value.get("match", [])
     ways = written if isinstance(written, list) else [written]

@@ -1,12 +1,13 @@
 """Where each setting of a deployment comes from: the layer that won, and every layer it beat. PURE."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from appliance.config.aliases import Chain, chains
 from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY, Deployment, ModelSpec, Overlay
+from appliance.config.effort import EFFORT, SWITCH, spoken
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path, Place, dotted
 from appliance.config.sampling import Decided, decide, find, mode
@@ -105,8 +106,9 @@ class _Tracing:
     def written(self, path: Path) -> Iterator[Layer]:
         """What the file says, the strongest first."""
         if path[0] == "models":
-            for name in self.lineage(str(path[1])):
-                yield from self.at(("models", name, *path[2:]), dotted(("models", name)))
+            for name, given in self.inherited(str(path[1])):
+                if _value(given, path[2:]) is not _NOT_SET:
+                    yield from self.at(("models", name, *path[2:]), dotted(("models", name)))
             yield from self.at(("defaults", *path[2:]), "defaults")
         elif path[:2] == ("routing", "rules"):
             rules = self.file.value.get("routing", EMPTY).get("rules", ())
@@ -159,6 +161,17 @@ class _Tracing:
             steps.append(parent)
         return steps
 
+    def inherited(self, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The same with what each of them gives: a null takes away what stands in those behind it, and a source
+        the revision of another.
+        """
+        taken: set[Path] = set()
+        for step in self.lineage(name):
+            given = self.file.value["models"][step]
+            yield step, _without(given, taken, ())
+            taken |= {null[2:] for null in self.file.nulls if null[:2] == ("models", step)}
+            taken |= {("revision",)} if "source" in given else set()
+
     # ---- what each request decides, here for one that asks for nothing
     def request_time(self, path: Path, model: ModelSpec, chain: Chain | None) -> Iterator[Origin]:
         asked = GenerateRequest(model=str(path[1]), messages=())
@@ -181,8 +194,7 @@ class _Tracing:
         if chain is not None:
             yield from chain.own
             yield from ((("profiles", name), profiles[name]) for name in chain.profiles)
-        for name in self.lineage(model.name):
-            written = self.file.value["models"][name]
+        for name, written in self.inherited(model.name):
             template = {key: v for key, v in written.get("template", EMPTY).items() if key != "file"}
             yield ("models", name), overlay({**written, "template": template})
         if model.profile is not None:
@@ -214,9 +226,12 @@ class _Tracing:
     def template_layers(
         self, key: str, overlays: Iterable[tuple[Path, Overlay]], model: ModelSpec
     ) -> Iterator[Layer]:
-        for path, laid in overlays:
-            if key in laid.template:
-                yield Layer(dotted(path), plain(laid.template[key]), self.file.at_value((*path, "template", key)))
+        listed = list(overlays)
+        layers = spoken(model.family, (laid.template for _, laid in listed))
+        for (path, laid), said in zip(listed, layers, strict=True):
+            if key in said:
+                written = next(name for name in (key, SWITCH, EFFORT) if name in laid.template)
+                yield Layer(dotted(path), plain(said[key]), self.file.at_value((*path, "template", written)))
         if key in model.family.template_kwargs:
             yield Layer(f"family {model.family.name}", plain(model.family.template_kwargs[key]), None)
 
@@ -234,6 +249,14 @@ class _Tracing:
 def _decided(param: str, decided: Decided, layers: list[Layer]) -> Any:
     value = getattr(decided.sampling, param)
     return layers[0].value if param == "seed" and len(layers) == 1 else value
+
+
+def _without(value: Mapping[str, Any], taken: Set[Path], path: Path) -> dict[str, Any]:
+    return {
+        key: _without(below, taken, (*path, key)) if isinstance(below, Mapping) else below
+        for key, below in value.items()
+        if (*path, key) not in taken
+    }
 
 
 def _value(value: Any, path: Path) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.config.deployment import Alias, Deployment, Mode, ModelSpec, Overlay, Policy, Rewrite, Target
+from appliance.config.effort import spoken
 from appliance.config.overlay import merge_sampling, merge_template
 from appliance.config.policy import tighten
 from appliance.config.suggest import did_you_mean
@@ -86,9 +87,8 @@ def decide(deployment: Deployment, target: Target, request: GenerateRequest, see
     below = (model.own, *((own,) if own else ()), deployment.defaults)
     overlays, dropped = _permitted(deployment, target, (*target.overlays, *below))
     policy = _policy(overlays)
-    template = merge_template(
-        [request.template, *(overlay.template for overlay in overlays), model.family.template_kwargs]
-    )
+    said = [request.template, *(overlay.template for overlay in overlays)]
+    template = merge_template([*spoken(model.family, said), model.family.template_kwargs])
     asked = {**request.sampling.given(), **({} if request.logprobs is None else {"logprobs": request.logprobs})}
     allowed = _allowed(asked, policy)
     values = merge_sampling(
