@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-GIB = 1024**3
+from appliance.config.units import show_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """An engine that holds memory now. `idle_since` is when its last lease ended; `protected` ones came only just."""
+    """An engine that holds memory now, and a model it serves. `idle_since` is when its last lease ended; `protected`
+    ones came only just.
+    """
 
     fingerprint: str
     bytes: int
@@ -35,6 +37,7 @@ class Resident:
     leaving: bool
     idle_since: float
     protected: bool = False
+    model: str = ""
 
     @property
     def free(self) -> bool:
@@ -167,42 +170,43 @@ def _refusal(
     rivals: Collection[str],
 ) -> CannotFit | None:
     held = sum(engine.bytes for engine in pinned)
+    names = ", ".join(sorted(engine.model for engine in pinned))
+    kept_apart = ", ".join(sorted(engine.model for engine in pinned if engine.fingerprint in rivals))
     if need + held > policy.budget - policy.reserve:
-        return CannotFit(_arithmetic(model, need, held, policy))
+        return CannotFit(_arithmetic(model, need, held, names, policy))
     if policy.max_loaded is not None and len(pinned) >= policy.max_loaded:
         return CannotFit(
             f"{model} cannot be loaded: memory.max_loaded is {policy.max_loaded} and as many models are pinned:"
-            " unpin a model or raise memory.max_loaded"
+            f" unpin {names} or raise memory.max_loaded"
         )
-    if any(engine.fingerprint in rivals for engine in pinned):
-        return CannotFit(f"{model} cannot be loaded: memory.exclusive keeps it apart from a pinned model: unpin that")
+    if kept_apart:
+        return CannotFit(
+            f"{model} cannot be loaded: memory.exclusive keeps it apart from {kept_apart}, which is pinned:"
+            f" unpin {kept_apart}"
+        )
     if need + held > _room(policy, capacity):
         assert capacity is not None
         return CannotFit(
-            f"{model} needs {_gib(need)} of memory; this machine has {_gib(capacity)} for models now, of which"
-            f" memory.keep_free leaves {_gib(policy.keep_free)} to others{_of_pinned(held)}:"
+            f"{model} needs {show_bytes(need)} of memory; this machine has {show_bytes(capacity)} for models now, of"
+            f" which memory.keep_free leaves {show_bytes(policy.keep_free)} to others{_of_pinned(held)}:"
             " end other programs or lower memory.keep_free",
             passing=True,
         )
     return None
 
 
-def _arithmetic(model: str, need: int, pinned: int, policy: Policy) -> str:
+def _arithmetic(model: str, need: int, held: int, pinned: str, policy: Policy) -> str:
     room = policy.budget - policy.reserve
-    kept = f"{_gib(policy.reserve)} of it, memory.kv_reserve, are kept for caches"
-    advice = "unpin a model or raise memory.budget" if pinned and need <= room else "raise memory.budget"
+    kept = f"{show_bytes(policy.reserve)} of it, memory.kv_reserve, are kept for caches"
+    advice = f"unpin {pinned} or raise memory.budget" if held and need <= room else "raise memory.budget"
     return (
-        f"{model} needs {_gib(need)} of memory; memory.budget {_gib(policy.budget)} leaves {_gib(room)} for models"
-        f" ({kept}){_of_pinned(pinned)}: {advice}"
+        f"{model} needs {show_bytes(need)} of memory; memory.budget {show_bytes(policy.budget)} leaves"
+        f" {show_bytes(room)} for models ({kept}){_of_pinned(held)}: {advice}"
     )
 
 
 def _of_pinned(size: int) -> str:
-    return f", of which pinned models hold {_gib(size)}" if size else ""
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.1f} GiB"
+    return f", of which pinned models hold {show_bytes(size)}" if size else ""
 
 
 def share(budget: int, resident_bytes: int, engines: int) -> int:

@@ -28,6 +28,7 @@ def residents(state: Registry, now: float) -> list[Resident]:
             leaving=engine.state is EngineState.DRAINING and not rollback.standing_by(state, engine),
             idle_since=-math.inf if engine.retired else engine.idle_since,
             protected=now < stays_until(state, engine),
+            model=engine.want.model,
         )
         for fingerprint, engine in state.engines.items()
         if engine.state in IN_MEMORY

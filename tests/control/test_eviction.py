@@ -6,7 +6,7 @@ from appliance.control.eviction import CannotFit, Evict, Policy, Resident, Wait,
 
 
 def engine(name, size, since=0.0, *, busy=False, pinned=False, leaving=False):
-    return Resident(name, size, busy, pinned, leaving, since)
+    return Resident(name, size, busy, pinned, leaving, since, model=name)
 
 
 POLICY = Policy(1000, 200)
@@ -130,7 +130,7 @@ GIB = 1024**3
             id="larger than the budget",
         ),
         pytest.param(
-            10 * GIB, [engine("p", 9 * GIB, pinned=True)], ["pinned models hold 9.0 GiB", "unpin a model or raise"],
+            10 * GIB, [engine("p", 9 * GIB, pinned=True)], ["pinned models hold 9.0 GiB", "unpin p or raise"],
             id="pinned models are in the way",
         ),
     ],
