@@ -26,8 +26,7 @@ def unload(
 ) -> None:
     """Stop a model's engine; the next request loads it again. One in use is refused without --now."""
     with failing("unload", as_json):
-        query = {"now": "1"} if now else {}
-        _tell("unload", AdminClient(file).post(f"/models/{segment(name)}/unload", **query), as_json)
+        _tell("unload", AdminClient(file).post(f"/models/{segment(name)}/unload", now=str(int(now))), as_json)
 
 
 def pin(

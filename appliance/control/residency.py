@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from appliance.config.deployment import RetryLoad
+from appliance.config.tuning import RetryLoad
 from appliance.control.eviction import Policy
 from appliance.control.failures import Failure
 from appliance.errors import ApplianceError
