@@ -220,10 +220,14 @@ def test_a_broken_family_file_says_where() -> None:
     assert [(p.code, p.line) for p in rejected.value.problems] == [("E106", 2), ("E102", 3)]
 
 
-def test_no_sampling_is_shipped_without_the_card_it_comes_from() -> None:
-    for name, text in load.family_texts():
-        sampled = FAMILIES[name.removesuffix(".yaml")].family.sampling != SamplingPatch()
-        assert not sampled or "card: https://" in text
+@pytest.mark.parametrize(("name", "text"), load.family_texts(), ids=[name for name, _ in load.family_texts()])
+def test_sampling_is_shipped_with_where_it_comes_from_above_it(name: str, text: str) -> None:
+    family = FAMILIES[name.removesuffix(".yaml")].family
+    if family.sampling != SamplingPatch() or family.modes:
+        lines = text.splitlines()
+        first = next(i for i, line in enumerate(lines) if line.startswith(("sampling:", "modes:")))
+        assert lines[first - 1].startswith("# ")
+        assert "https://" in lines[first - 1]
 
 
 def test_the_index_is_what_the_files_say() -> None:
