@@ -88,6 +88,11 @@ class PrefixCache:
         self._budget = budget
         self._evict()
 
+    def clear(self) -> None:
+        """Keep nothing of what is there."""
+        while self._recent:
+            self._take_out(next(iter(self._recent)))
+
     def match(self, tokens: Sequence[int], namespace: str = "") -> Match:
         """The longest usable prefix of `tokens`; at least one token is always left to compute."""
         root = self._roots.get(namespace)

@@ -46,10 +46,10 @@ class Batching(Enum):
 
 
 def batching(caches: Caches) -> Batching:
-    leaves = _leaves(caches)
-    if not all(hasattr(leaf, "merge") for leaf in leaves):
+    parts = leaves(caches)
+    if not all(hasattr(leaf, "merge") for leaf in parts):
         return Batching.NONE
-    return Batching.PADDED if all(isinstance(leaf, KVCache | RotatingKVCache) for leaf in leaves) else Batching.EQUAL
+    return Batching.PADDED if all(isinstance(leaf, KVCache | RotatingKVCache) for leaf in parts) else Batching.EQUAL
 
 
 _CUT_FREELY = (KVCache, BatchKVCache, QuantizedRow, QuantizedRectangle)
@@ -57,7 +57,7 @@ _CUT_FREELY = (KVCache, BatchKVCache, QuantizedRow, QuantizedRectangle)
 
 def rolls_back(caches: Caches) -> bool:
     """Whether every row of a batch can be cut back to a length of its own, at any length."""
-    return all(isinstance(leaf, _CUT_FREELY) for leaf in _leaves(caches))
+    return all(isinstance(leaf, _CUT_FREELY) for leaf in leaves(caches))
 
 
 def roll_back(caches: Caches, drop: Sequence[int]) -> None:
@@ -83,7 +83,7 @@ def grow_by_parts(caches: Caches, length: int) -> None:
     every row that joins or leaves, which for short rows is most of the copy.
     """
     step = min(max(length // 8, 32), 1024)
-    for leaf in _leaves(caches):
+    for leaf in leaves(caches):
         if hasattr(leaf, "step"):
             leaf.step = step
 
@@ -116,7 +116,7 @@ def nbytes(caches: Caches) -> int:
 def bytes_per_token(caches: Caches) -> int:
     """Growth per token: plain caches grow for ever; the others are bounded and charged as if they did."""
     total = 0
-    for leaf in _leaves(caches):
+    for leaf in leaves(caches):
         for held in (getattr(leaf, "keys", None), getattr(leaf, "values", None)):
             parts = held if isinstance(held, tuple | list) else [held]
             total += sum(a.shape[1] * a.shape[3] * a.itemsize for a in parts if isinstance(a, mx.array))
@@ -153,8 +153,9 @@ def _copy(cache: Any, drop: int) -> Any:
     return kept
 
 
-def _leaves(caches: Caches) -> list[Any]:
+def leaves(caches: Caches) -> list[Any]:
+    """The caches themselves, out of their lists."""
     flat: Caches = []
     for cache in caches:
-        flat.extend(_leaves(list(cache.caches)) if isinstance(cache, CacheList) else [cache])
+        flat.extend(leaves(list(cache.caches)) if isinstance(cache, CacheList) else [cache])
     return flat

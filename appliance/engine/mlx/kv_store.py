@@ -1,0 +1,89 @@
+"""In which form a model's keys and values are held: exact or in fewer bits, over everything or over a window."""
+
+from typing import Any
+
+import mlx.core as mx
+import mlx.nn as nn
+from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
+
+from appliance.engine.backend import Opening
+from appliance.engine.mlx import kv
+from appliance.engine.mlx.kv import Caches, KVSnapshot
+from appliance.errors import LoadFailed
+from appliance.vocab.spec import EngineSettings, KvForm
+
+
+class KVStore:
+    """Of one loaded model. `window` is how many tokens sequences look back at; None: all.
+
+    Raises LoadFailed, permanent, where the model's caches have no window.
+    """
+
+    def __init__(self, model: nn.Module, config: dict[str, Any], window: int | None) -> None:
+        self._model, self._window = model, window
+        self._latent = bool(config.get("text_config", config).get("kv_lora_rank"))
+        self._form: KvForm | None = None
+        self._stored: KvForm | None = None
+        self.warm = self.fresh()
+        """Caches that hold two tokens."""
+        logits = model(mx.array([[0, 0]], dtype=mx.int32), cache=self.warm)
+        mx.eval(logits, [cache.state for cache in self.warm])
+        self.vocabulary: int = logits.shape[-1]
+
+    def configure(self, settings: EngineSettings) -> None:
+        """The forms from now on. Raises LoadFailed, permanent, for one that these caches cannot have."""
+        for name, form in (("kv", settings.kv), ("the cache policy's bits", settings.stored)):
+            if form is not None and (why := self._misfit(form)):
+                raise LoadFailed(f"{name}: {why}", permanent=True)
+        self._form, self._stored = settings.kv, settings.stored
+
+    @property
+    def token_bytes(self) -> int:
+        """What one more token of a row takes."""
+        return kv.bytes_per_token(kv.in_form(self.warm, self._form))
+
+    def fresh(self) -> Caches:
+        """Empty exact caches."""
+        caches = kv.fresh(self._model)
+        if self._window is None:
+            return caches
+        if not all(type(cache) in (KVCache, ArraysCache) for cache in caches):
+            raise LoadFailed(f"max_kv: {_kinds(caches)} cannot be given a window", permanent=True)
+        return [RotatingKVCache(self._window) if type(cache) is KVCache else cache for cache in caches]
+
+    def packs(self, tokens: int) -> bool:
+        """Whether a row of so many tokens is held in fewer bits."""
+        return self._form is not None and tokens >= self._form.from_token
+
+    def pack(self, caches: Caches) -> Caches:
+        return kv.in_form(caches, self._form)
+
+    def open(self, opening: Opening) -> tuple[Caches, bool]:
+        """A row's own caches, filled from the snapshot where there is one, and whether they are in fewer bits."""
+        if opening.snapshot is None:
+            caches = self.fresh()
+        else:
+            assert isinstance(opening.snapshot, KVSnapshot)
+            caches = kv.restore(opening.snapshot, opening.computed)
+        packs = self.packs(len(opening.known))
+        return kv.in_form(caches, self._form if packs else None), packs
+
+    def keep(self, stored: KVSnapshot, packed: bool) -> KVSnapshot:
+        """A row's snapshot in the form in which prefixes are kept."""
+        return stored if packed or self._stored is None else kv.packed(stored, self._stored)
+
+    def _misfit(self, form: KvForm) -> str | None:
+        kinds = {type(leaf) for leaf in kv.leaves(self.warm)}
+        if self._latent:
+            return "keys and values that are compressed already (MLA) cannot be quantized"
+        if not kinds <= {KVCache, ArraysCache} or KVCache not in kinds:
+            return f"{_kinds(self.warm)} cannot be quantized"
+        try:
+            mx.eval([cache.state for cache in kv.in_form(self.warm, form)])
+        except (ValueError, RuntimeError) as error:
+            return str(error).splitlines()[0]
+        return None
+
+
+def _kinds(caches: Caches) -> str:
+    return ", ".join(sorted({type(leaf).__name__ for leaf in kv.leaves(caches)}))
