@@ -72,6 +72,17 @@ def test_a_source_is_estimated_without_a_deploy_file(tiny_vocab_llama, tmp_path,
     assert found["weights"] > 0
 
 
+def test_a_plan_counts_with_the_same_numbers(deploy, tmp_path, capsys):
+    file = deploy()
+    need = estimated(capsys, "small")["need"]
+    lazy = tmp_path / "lazy.yaml"
+    lazy.write_text(file.read_text())
+    file.write_text(file.read_text().replace('"dtype"', '"load": "startup", "dtype"'))
+    assert cli.run(["plan", "--against", str(lazy), "--json"]) == 0
+    memory = json.loads(capsys.readouterr().out)["data"]["memory"]
+    assert (memory["before"], memory["peak"], memory["after"]) == (0, need, need)
+
+
 @pytest.mark.parametrize(
     "model, said",
     [

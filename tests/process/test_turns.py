@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.control.residency import EngineState
 from appliance.control.sizes import Sizes
 from tests.process.site import answer
 
@@ -105,6 +106,32 @@ async def test_exclusive_models_are_never_in_memory_together_and_max_loaded_boun
         for name, there in (("a", "a"), ("c", "ac"), ("b", "bc"), ("a", "ac")):
             await answer(supervisor, deployment, name)
             assert loaded() == set(there)
+
+
+async def test_a_reload_that_makes_models_exclusive_parts_those_in_memory_without_cutting_an_answer(site):
+    site.script("a", text="a " * 40, step_ms=2)
+    site.script("b", text="b " * 40, step_ms=2)
+    together = site.deployment({"a": {}, "b": {}})
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(together)
+        begun = {name: asyncio.Event() for name in "ab"}
+
+        async def ask(name: str) -> str:
+            return await answer(supervisor, together, name, seen=lambda event: begun[name].set())
+
+        async with asyncio.TaskGroup() as tasks:
+            asked = {name: tasks.create_task(ask(name)) for name in "ab"}
+            for event in begun.values():
+                await event.wait()
+            apart = site.deployment({"a": {}, "b": {}}, memory={"exclusive": [["a", "b"]]})
+            await supervisor.apply(apart)
+        assert {name: task.result() for name, task in asked.items()} == {"a": "a " * 40, "b": "b " * 40}
+        async with asyncio.timeout(30):
+            while sum(status.pid is not None for status in supervisor.status()) > 1:
+                await asyncio.sleep(0.005)
+        [left] = [status for status in supervisor.status() if status.pid is not None]
+        assert left.state is EngineState.READY
+        assert (supervisor.counts["unloads", "a"], supervisor.counts["unloads", "b"]) in ((0, 1), (1, 0))
 
 
 @pytest.mark.model
