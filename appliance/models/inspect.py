@@ -78,14 +78,15 @@ def _template(directory: Path) -> str | None:
             case str(text):
                 return text
             case list(named):
-                return _default_template(named)
+                return _telling_template(named)
     return None
 
 
-def _default_template(named: list[Any]) -> str | None:
+def _telling_template(named: list[Any]) -> str | None:
+    """Of several templates the one that shows tool calls, which tells more of the model than the default one."""
     templates = {entry.get("name"): entry.get("template") for entry in named if isinstance(entry, dict)}
-    default = templates.get("default")
-    return default if isinstance(default, str) else None
+    found = templates.get("tool_use") or templates.get("default")
+    return found if isinstance(found, str) else None
 
 
 def _sampling(path: Path) -> SamplingPatch:

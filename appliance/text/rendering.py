@@ -21,17 +21,17 @@ _TAG = "\ue0f0continued here\ue0f0"
 @dataclass(frozen=True, slots=True)
 class Renderer:
     """`constants` are the template's variables that come from the tokenizer (`bos_token`, …), `own` the checkpoint's
-    template. Thread-safe.
+    template, or several by their names. Thread-safe.
     """
 
-    own: str | None
+    own: str | Mapping[str, str] | None
     constants: Mapping[str, str]
     now: Callable[[], datetime]
     shapes: dict[str, Shape] = field(default_factory=dict)
 
     def template(self, prompt: ChatPrompt) -> Template:
         """The compiled template of a prompt. Raises TemplateFailed where there is none."""
-        source = prompt.template or self.own
+        source = prompt.template or (_chosen(self.own, prompt) if isinstance(self.own, Mapping) else self.own)
         if source is None:
             raise TemplateFailed(
                 "this checkpoint has no chat template; set template.file in the deploy file", param="messages"
@@ -77,3 +77,8 @@ class Renderer:
         date = self.now().strftime("%Y-%m-%d %H:%M")
         given = {"datetime": date, "documents": None, **self.constants, **variables}
         return template.render({**given, "messages": messages, "add_generation_prompt": prompts}, self.now)
+
+
+def _chosen(named: Mapping[str, str], prompt: ChatPrompt) -> str | None:
+    """The one for tools where there are some, as transformers chooses."""
+    return (named.get("tool_use") if prompt.tools else None) or named.get("default")

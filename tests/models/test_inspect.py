@@ -53,6 +53,11 @@ def test_a_source_that_is_not_here_says_nothing(tmp_path: Path) -> None:
         pytest.param(
             {"tokenizer_config.json": {"chat_template": [
                 {"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]}},
+            "t", id="the one for tools of several",
+        ),
+        pytest.param(
+            {"tokenizer_config.json": {"chat_template": [
+                {"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]}},
             "d", id="default of several",
         ),
         pytest.param(

@@ -192,3 +192,25 @@ def test_a_template_finds_what_public_ones_expect() -> None:
     )
     asked = prompt(Message(role="user", content="Q"), kwargs={"mood": "calm"})
     assert renderer(source).text(asked) == '<s>{"a": "<é>"}202601calmQ'
+
+
+@pytest.mark.parametrize(
+    ("named", "tools", "text"),
+    [
+        ({"default": "d", "tool_use": "t", "rag": "r"}, (TOOL,), "t"),
+        ({"default": "d", "tool_use": "t", "rag": "r"}, (), "d"),
+        ({"default": "d"}, (TOOL,), "d"),
+    ],
+    ids=["with tools", "without tools", "none for tools"],
+)
+def test_of_several_templates_the_one_for_tools_is_used_where_there_are_some(
+    named: dict[str, str], tools: tuple[Tool, ...], text: str
+) -> None:
+    renderer = Renderer(named, {}, datetime.now)
+    template = renderer.template(ChatPrompt(messages=TALK, tools=tools))
+    assert template is compiled(text)
+
+
+def test_several_templates_without_a_default_are_said() -> None:
+    with pytest.raises(TemplateFailed, match="no chat template"):
+        Renderer({"rag": "r"}, {}, datetime.now).template(ChatPrompt(messages=TALK))
