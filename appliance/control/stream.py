@@ -74,8 +74,8 @@ class Stream:
 
 def _append(events: list[Event], event: Event) -> None:
     match (events[-1] if events else None), event:
-        case TextDelta(before, known), TextDelta(text, new):
-            events[-1] = TextDelta(before + text, known + new)
+        case TextDelta(before, known, prompt), TextDelta(text, new, more):
+            events[-1] = TextDelta(before + text, known + new, prompt + more)
         case ReasoningDelta(before, known), ReasoningDelta(text, new):
             events[-1] = ReasoningDelta(before + text, known + new)
         case _:

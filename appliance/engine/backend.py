@@ -62,11 +62,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The token a row got; `logprob` and `top` only where the sequence asked for them."""
+    """The token a row got; `logprob` and `top` only where the sequence asked for them. Where the prompt is scored its
+    tokens come with the first one, as `prompt`.
+    """
 
     token: int
     logprob: float | None = None
     top: tuple[Candidate, ...] = ()
+    prompt: "tuple[Sampled, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,7 @@ class LogprobPlacer:
     def add(self, start: int, end: int, sampled: Sampled) -> None:
         """The next token: its bytes are part of the characters [start, end)."""
         if start < end and sampled.logprob is not None:
-            top = tuple(TopToken(*self._named(c.token, c.logprob)) for c in sampled.top)
-            logprob = TokenLogprob(*self._named(sampled.token, sampled.logprob), top)
-            self._waiting.append(_Waiting(start, end, logprob))
+            self._waiting.append(_Waiting(start, end, named(self._tokenizer, sampled)))
 
     def place(self, pieces: list[Piece], resolved: int) -> list[Delta]:
         """The pieces' deltas, each with the tokens it ends; all characters before `resolved` are decided."""
@@ -71,6 +69,13 @@ class LogprobPlacer:
                 late.append(token.logprob)
         return tuple(late)
 
-    def _named(self, token: int, logprob: float) -> tuple[str, float, bytes]:
-        raw = self._tokenizer.raw(token)
-        return raw.decode("utf-8", "replace"), logprob, raw
+
+def named(tokenizer: TokenBytes, sampled: Sampled) -> TokenLogprob:
+    """A token and its candidates with their texts; 0 where it has no log-probability."""
+    top = tuple(TopToken(*_named(tokenizer, c.token, c.logprob)) for c in sampled.top)
+    return TokenLogprob(*_named(tokenizer, sampled.token, sampled.logprob or 0.0), top)
+
+
+def _named(tokenizer: TokenBytes, token: int, logprob: float) -> tuple[str, float, bytes]:
+    raw = tokenizer.raw(token)
+    return raw.decode("utf-8", "replace"), logprob, raw

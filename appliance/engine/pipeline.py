@@ -6,10 +6,10 @@ token costs one table look-up, one UTF-8 step and one delta.
 
 import codecs
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from appliance.engine.backend import Sampled, TokenBytes
-from appliance.engine.logprobs import LogprobPlacer
+from appliance.engine.logprobs import LogprobPlacer, named
 from appliance.text.channels import Channels, Piece
 from appliance.vocab.event import Event, Finished, FinishReason, TextDelta, Usage
 
@@ -47,7 +47,8 @@ class Pipeline:
         self.prompt_tokens = prompt_tokens
         self.cached_tokens = 0
         self.guessed = self.right = 0
-        self._raw = tokenizer.raw
+        self._tokenizer, self._raw = tokenizer, tokenizer.raw
+        self._scored = False
         self._limits = limits
         self._channels = channels
         self._placer = LogprobPlacer(tokenizer) if logprobs else None
@@ -72,6 +73,10 @@ class Pipeline:
 
     def feed(self, sampled: Sampled) -> list[Event]:
         """The events of the next token; after Finished nothing may be fed."""
+        if sampled.prompt and not self._scored:
+            self._scored = True
+            prompt = tuple(named(self._tokenizer, token) for token in sampled.prompt)
+            return [TextDelta("", (), prompt), *self.feed(replace(sampled, prompt=()))]
         self._generated += 1
         eligible = self._generated > self._limits.min_tokens
         if eligible and sampled.token in self._limits.ends:

@@ -81,7 +81,7 @@ class Preparer:
             stop_ids=ends,
             constraint=submission.grammar and self.grammars.compile(submission.grammar),
             foretold=self._foretold(submission, context),
-            rules=rules_of(submission.rules, self.tokenizer),
+            rules=rules_of(submission.rules, self.tokenizer, resumed=bool(submission.emitted)),
         )
 
     def _foretold(self, submission: Submission, context: int) -> list[int] | None:

@@ -20,24 +20,27 @@ class Encodes(Protocol):
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`banned` are sequences of ids whose last one may not follow the others; `allowed` None allows all. `xtc` is a
-    probability and a threshold.
+    probability and a threshold. `scores` is how many candidates are told of each token of the prompt, if any are.
     """
 
     banned: tuple[tuple[int, ...], ...] = ()
     allowed: tuple[int, ...] | None = None
     xtc: tuple[float, float] | None = None
+    scores: int | None = None
 
 
 NO_RULES = Rules()
 
 
-def rules_of(asked: TokenRules, tokenizer: Encodes) -> Rules:
-    """Raises BadRequest for a word of too many tokens."""
+def rules_of(asked: TokenRules, tokenizer: Encodes, *, resumed: bool = False) -> Rules:
+    """A prompt that was told before an engine died is not scored again. Raises BadRequest for a word of too many
+    tokens.
+    """
     if asked == TokenRules():
         return NO_RULES
     banned = {ids for word in asked.bad_words for ids in _spellings(word, tokenizer)}
     xtc = (asked.xtc_probability, asked.xtc_threshold) if asked.xtc_probability > 0 else None
-    return Rules(tuple(sorted(banned)), asked.allowed, xtc)
+    return Rules(tuple(sorted(banned)), asked.allowed, xtc, None if resumed else asked.scores)
 
 
 def _spellings(word: str, tokenizer: Encodes) -> Iterator[tuple[int, ...]]:

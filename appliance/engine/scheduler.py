@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
-from appliance.engine.prefix_cache import Match, PrefixCache, common_prefix
+from appliance.engine.prefix_cache import NO_MATCH, Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
 from appliance.engine.speculation import Speculation
 from appliance.engine.speed import PrefillSpeed
@@ -178,6 +178,9 @@ class Scheduler:
             if sequence.pending or not self._fits(sequence):
                 break  # the first in rank goes first, however small the others are
             if self._awaits_leader(sequence):
+                continue
+            if sequence.rules.scores is not None:  # every token of it has to be computed
+                opened.append(self._open(sequence, NO_MATCH))
                 continue
             match = self.prefixes.match(sequence.known, sequence.namespace)
             if not self._finds_leader(sequence, match.length):

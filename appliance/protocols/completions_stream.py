@@ -47,12 +47,13 @@ class _Choice:
         """Mean log-probability, by which the best answers are found."""
         return sum(item.logprob for item in self.items) / max(len(self.items), 1)
 
-    def add(self, text: str, items: Iterable[TokenLogprob]) -> dict[str, list[Any]]:
-        """Take text and its tokens; the columns of these tokens."""
+    def add(self, text: str, items: Iterable[TokenLogprob], *, told: bool = False) -> dict[str, list[Any]]:
+        """Take text and its tokens; the columns of these tokens. What was `told` by the client is no answer."""
         self.text.append(text)
         new: dict[str, list[Any]] = {name: [] for name in self.logprobs}
         for item in items:
-            self.items.append(item)
+            if not told:
+                self.items.append(item)
             new["tokens"].append(item.token)
             new["token_logprobs"].append(smallest(item.logprob))
             top: tuple[TopToken | TokenLogprob, ...] = (*item.top, item)
@@ -67,10 +68,12 @@ class _Choice:
 class Completions:
     """Feed events of all answers; `samples` are generated per prompt, of which the best `kept` are in the body."""
 
-    def __init__(self, answer: Answer, *, samples: int, kept: int, echo: bool, logprobs: int | None) -> None:
+    def __init__(
+        self, answer: Answer, *, samples: int, kept: int, echo: bool, logprobs: int | None, silent: bool = False
+    ) -> None:
         self._answer = answer
         self._samples, self._kept = samples, kept
-        self._echo, self._logprobs = echo, logprobs is not None
+        self._echo, self._logprobs, self._silent = echo, logprobs is not None, silent
         self._choices = [_Choice() for _ in range(answer.choices)]
         common = {"id": answer.id, "object": "text_completion", "created": answer.created, "model": answer.model}
         self._common: dict[str, Any] = common
@@ -82,9 +85,15 @@ class Completions:
         match event:
             case Started():
                 return self._echoed(index, choice)
+            case TextDelta(prompt=prompt) if prompt:
+                scored = self._scored(index, choice, prompt)
+                rest = msgspec.structs.replace(event, prompt=())
+                return scored + (self.feed(index, rest) if rest.text or rest.logprobs else b"")
             case TextDelta(text, items) | ReasoningDelta(text, items):
-                return self._chunk(index, text, choice.add(text, items))
+                return b"" if self._silent else self._chunk(index, text, choice.add(text, items))
             case Finished(reason, usage):
+                if self._silent:
+                    reason, usage = "length", msgspec.structs.replace(usage, completion_tokens=0)
                 choice.reason, choice.usage = reason, usage
                 return self._chunk(index, "", None, reason)
             case ToolCallDelta() | Failed():
@@ -121,11 +130,21 @@ class Completions:
         return sorted(choices, key=lambda choice: choice.quality, reverse=True)[: self._kept]
 
     def _echoed(self, index: int, choice: _Choice) -> bytes:
-        if not self._echo:
+        if not self._echo or self._logprobs:  # with its scores it is told when they are known
             return b""
         prompt = self._answer.prompts[index // self._samples]
         choice.offset = len(prompt)
         return self._chunk(index, prompt, choice.add(prompt, ()))
+
+    def _scored(self, index: int, choice: _Choice, prompt: tuple[TokenLogprob, ...]) -> bytes:
+        """The echoed prompt with what the model thinks of it; nothing is thought of the first token."""
+        text = self._answer.prompts[index // self._samples]
+        before = choice.offset
+        columns = choice.add(text, prompt, told=True)
+        columns["token_logprobs"][0] = choice.logprobs["token_logprobs"][0] = None
+        columns["top_logprobs"][0] = choice.logprobs["top_logprobs"][0] = None
+        choice.offset = before + len(text)
+        return self._chunk(index, text, columns)
 
     def _chunk(
         self, index: int, text: str, logprobs: dict[str, list[Any]] | None, reason: str | None = None

@@ -79,7 +79,7 @@ FIELDS: dict[str, Reader] = {
     "chat_template": refused("a request cannot bring its own template; set one in the deploy file"),
     "echo": refused("answers hold no prompt", unless=(False,)),
     "modalities": refused("answers are text", unless=(["text"],)),
-    "prompt_logprobs": refused("prompts are not scored"),
+    "prompt_logprobs": refused("ask /v1/completions for `echo` with `logprobs`"),
     "reasoning_max_tokens": refused(_NO_BUDGET),
     "thinking_token_budget": refused(_NO_BUDGET),
     "web_search_options": refused("this server does not search the web"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from appliance.errors import BadRequest, Unsupported
+from appliance.errors import BadRequest
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.completions_stream import Completions
@@ -88,7 +88,7 @@ FIELDS: dict[str, Reader] = {
     "service_tier": ignored,
     "store": ignored,
     # asking for these would
-    "prompt_logprobs": refused("prompts are not scored"),
+    "prompt_logprobs": refused("ask for `echo` with `logprobs`"),
 }
 """Every field we know, and how it is read."""
 
@@ -104,7 +104,7 @@ def read(body: bytes) -> Decoded:
     asked = _request(given, unknown)
     said = partial(
         Completions, samples=asked.n, kept=given.get("n", 1), echo=given.get("echo", False),
-        logprobs=given.get("logprobs"),
+        logprobs=given.get("logprobs"), silent=_silent(given),
     )  # fmt: skip
     return Decoded(asked, said, said, echoes=given.get("echo", False))
 
@@ -115,12 +115,14 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
     if suffix is not None and any(isinstance(prompt, TokenPrompt) for prompt in given["prompt"]):
         raise BadRequest("`suffix` needs prompts that are text", param="suffix")
     logprobs = given.get("logprobs")
+    shared = common(given)
     if given.get("echo") and logprobs is not None:
-        raise Unsupported("`echo` with `logprobs` is not supported: prompts are not scored", param="echo")
+        shared["rules"] = msgspec.structs.replace(shared["rules"], scores=logprobs)
     return GenerateRequest(
-        **common(given),
+        **shared,
         prompts=tuple(_with(prompt, suffix) for prompt in given["prompt"]),
-        sampling=patch(given),
+        # A prompt is read for its scores with the first token behind it, which is kept back where none was wanted.
+        sampling=patch(given, max_tokens=1 if _silent(given) else None),
         grammar=form(given),
         default_max_tokens=DEFAULT_MAX_TOKENS,
         # The best of several is found by log-probabilities, whether the client wants to see them or not.
@@ -130,6 +132,11 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         include_usage=include_usage(given),
         ignored=unknown,
     )
+
+
+def _silent(given: dict[str, Any]) -> bool:
+    """Whether only the prompt's own tokens are wanted."""
+    return bool(given.get("echo")) and given.get("logprobs") is not None and given.get("max_tokens") == 0
 
 
 def _with(prompt: Prompt, suffix: str | None) -> Prompt:

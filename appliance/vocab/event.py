@@ -61,10 +61,13 @@ class Started(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """Text for the client: whole characters only, no part of a possible stop string or tag."""
+    """Text for the client: whole characters only, no part of a possible stop string or tag. `prompt` are the tokens
+    of a prompt that was to be scored, told once; the first follows on nothing, so its log-probability is 0.
+    """
 
     text: str
     logprobs: tuple[TokenLogprob, ...] = ()
+    prompt: tuple[TokenLogprob, ...] = ()
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag=3, array_like=True):

@@ -118,11 +118,13 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class TokenRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which tokens an answer may hold: none that completes one of the `bad_words`, only those `allowed` where that is
     not None. With a chance of `xtc_probability` all but the least likely of the tokens above `xtc_threshold` are left
-    out, as in mlx-lm.
+    out, as in mlx-lm. With `scores` the prompt's own tokens are told with their log-probabilities and so many of the
+    likeliest.
     """
 
     bad_words: tuple[str, ...] = ()
     allowed: tuple[int, ...] | None = None
+    scores: int | None = None
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
 

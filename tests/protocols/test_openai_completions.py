@@ -9,7 +9,7 @@ from appliance.errors import BadRequest, EngineDied, Unsupported
 from appliance.protocols.adapter import Answer
 from appliance.protocols.openai_completions import decode, read
 from appliance.vocab.event import Event, Finished, Started, TextDelta, TokenLogprob, TopToken, Usage
-from appliance.vocab.request import Grammar, SamplingPatch, TextPrompt, TokenPrompt
+from appliance.vocab.request import Grammar, SamplingPatch, TextPrompt, TokenPrompt, TokenRules
 
 
 def body(**fields: Any) -> bytes:
@@ -56,7 +56,6 @@ def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str, words
 
 
 REFUSED = {
-    "a scored prompt": (body(echo=True, logprobs=1), "echo"),
     "prompt_logprobs": (body(prompt_logprobs=1), "prompt_logprobs"),
 }
 
@@ -73,6 +72,9 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                       "default_max_tokens": 16}),
     "no tokens": ({"max_tokens": 0, "echo": True}, {"sampling": SamplingPatch(max_tokens=0)}),
     "a gap": ({"prompt": "a", "suffix": "c"}, {"prompts": (TextPrompt(text="a", suffix="c"),)}),
+    "a scored prompt": ({"echo": True, "logprobs": 3}, {"rules": TokenRules(scores=3), "logprobs": 3}),
+    "a prompt that is only scored": ({"echo": True, "logprobs": 0, "max_tokens": 0},
+                                     {"rules": TokenRules(scores=0), "sampling": SamplingPatch(max_tokens=1)}),
     "best of three": ({"n": 2, "best_of": 3}, {"n": 3, "logprobs": 0}),
     "log-probabilities": ({"logprobs": 5}, {"logprobs": 5}),
     "a form": ({"guided_regex": "a+"}, {"grammar": Grammar("regex", "a+", "guided_regex")}),

@@ -80,3 +80,39 @@ def test_a_prompt_that_is_too_long_is_a_status(up: Up) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         up.client().completions.create(model="fussy", prompt="word " * 200)
     assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "prompt")
+
+
+SCORED = {"the prompt alone": 0, "with an answer": 5}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("most", SCORED.values(), ids=SCORED.keys())
+def test_an_echo_with_logprobs_scores_the_prompt(up: Up, stream: bool, most: int) -> None:
+    body: dict[str, Any] = {"model": "demo", "prompt": "one two é", "echo": True, "logprobs": 2, "max_tokens": most}
+    if stream:
+        pieces = [chunk.choices[0] for chunk in up.client().completions.create(**body, stream=True)]
+    else:
+        pieces = up.client().completions.create(**body).choices
+    text = "".join(piece.text for piece in pieces)
+    columns = [piece.logprobs for piece in pieces if piece.logprobs is not None]
+    scores = [score for column in columns for score in column.token_logprobs or ()]
+    top = [each for column in columns for each in column.top_logprobs or ()]
+    tokens = [token for column in columns for token in column.tokens or ()]
+    offsets = [offset for column in columns for offset in column.text_offset or ()]
+    assert text.startswith("one two é")
+    assert (text == "one two é") == (most == 0)
+    assert scores[0] is None is top[0]
+    assert all(
+        score is not None and len(likeliest) >= 2 for score, likeliest in zip(scores[1:], top[1:], strict=True)
+    )
+    assert len(tokens) == len(scores) == len(offsets)
+    assert all(text[at:].startswith(token) for token, at in zip(tokens, offsets, strict=True) if "�" not in token)
+    assert pieces[-1].finish_reason == "length"
+
+
+def test_an_echo_that_only_scores_generates_nothing_that_is_counted(up: Up) -> None:
+    body: dict[str, Any] = {"model": "demo", "prompt": ["a b", "c"], "echo": True, "logprobs": 1, "max_tokens": 0}
+    answer = up.client().completions.create(**body)
+    assert [choice.text for choice in answer.choices] == ["a b", "c"]
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 0

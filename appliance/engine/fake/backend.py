@@ -6,7 +6,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +194,13 @@ class FakeBackend:
         if script.fault_after is not None and row.fresh > script.fault_after:
             mishaps.append(_fault)
         wanted = row.opening.sampling.logprobs
-        return Sampled(token) if wanted is None else self._with_logprobs(token, wanted)
+        sampled = Sampled(token) if wanted is None else self._with_logprobs(token, wanted)
+        scores = row.opening.rules.scores
+        if scores is None or row.fresh > 1:
+            return sampled
+        first, *others = row.opening.known[: row.opening.prompt_length]
+        told = (Sampled(first), *(self._with_logprobs(other, scores) for other in others))
+        return replace(sampled, prompt=told)
 
     def _verify(self, draft: Draft, first: Sampled, mishaps: list[Callable[[], None]]) -> tuple[Sampled, ...]:
         row = self._rows[draft.sequence]

@@ -89,7 +89,8 @@ class MlxBackend:
         newest = mx.array([opening.known[-1]], dtype=mx.int32)
         packs = self._packs(len(opening.known))
         caches = kv.in_form(caches, self._form if packs else None)
-        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest, packs)
+        scores = None if opening.rules.scores is None else []
+        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest, packs, scores)
 
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
@@ -299,10 +300,20 @@ class MlxStep:
     def _sampled(self) -> dict[int, Sampled]:
         out: dict[int, Sampled] = {}
         for decoded in self._decoded:
-            out.update(zip((row.id for row in decoded.rows), decoded.choice.read(), strict=True))
+            read = zip(decoded.rows, decoded.choice.read(), strict=True)
+            out.update((row.id, _with_prompt(row, sampled)) for row, sampled in read)
         if out:
             self._free_since = time.perf_counter()
         return out
+
+
+def _with_prompt(row: Row, sampled: Sampled) -> Sampled:
+    """The first token of a row whose prompt was scored brings that along."""
+    if row.scores is None:
+        return sampled
+    scores, row.scores = row.scores, None
+    prompt = (Sampled(row.sample.known[0]), *(each for part in scores for each in part.read()))
+    return replace(sampled, prompt=prompt[: row.sample.prompt_length])
 
 
 def _warm_up(model: nn.Module) -> tuple[int, kv.Caches]:

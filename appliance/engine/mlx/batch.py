@@ -11,6 +11,7 @@ from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, roll_back
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice, Sampler
+from appliance.engine.mlx.scores import Scores
 from appliance.engine.mlx.verify import Verification, layout
 
 NARROW_AT = 64
@@ -22,7 +23,7 @@ class Row:
     """One sequence on the device. `caches` are its own while it stands alone, None while it is in a shared batch.
 
     `computed` counts the tokens in its caches, launched ones included; `newest` (1,) is its next input; `packed`:
-    its keys and values are in fewer bits.
+    its keys and values are in fewer bits. `scores` are those of its prompt where they are wanted and not yet told.
     """
 
     id: int
@@ -31,6 +32,7 @@ class Row:
     computed: int
     newest: mx.array
     packed: bool = False
+    scores: list[Scores] | None = None
 
 
 class Decoding:

@@ -8,6 +8,7 @@ import mlx.nn as nn
 from appliance.engine.backend import Chunk
 from appliance.engine.mlx.batch import Row, merged
 from appliance.engine.mlx.kv import Batching, Caches
+from appliance.engine.mlx.scores import scored
 
 Piece = tuple[Row, Chunk]
 
@@ -21,7 +22,11 @@ def prefill(model: nn.Module, pieces: Sequence[Piece], kind: Batching) -> list[o
     Only caches are evaluated, so the output layer is never computed for a prompt.
     """
     state: list[object] = []
-    filled = [piece for piece in pieces if piece[1].tokens]
+    filled = [piece for piece in pieces if piece[1].tokens and piece[0].scores is None]
+    for row, chunk in pieces:
+        if row.scores is not None and chunk.tokens:
+            row.scores += scored(model, chunk, row.sample.known, row.caches or [], row.sample.rules.scores or 0)
+            row.computed += len(chunk.tokens)
     for group in _groups(filled, kind):
         _together(model, group) if len(group) > 1 else _alone(model, *group[0])
         for row, chunk in group:

@@ -12,7 +12,7 @@ import numpy as np
 from appliance.engine.mlx.masking import LOWEST
 from appliance.engine.mlx.randomness import uniform
 from appliance.engine.mlx.rows import SampleRow
-from appliance.engine.rules import LONGEST_WORD, NO_RULES
+from appliance.engine.rules import LONGEST_WORD
 
 _PAST = LONGEST_WORD - 1
 _ANY = -1
@@ -37,7 +37,7 @@ class TokenLimits:
     @classmethod
     def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "TokenLimits | None") -> "TokenLimits | None":
         """For these rows; what `before` knows of them is taken over, since it is newer than what the host knows."""
-        places = [place for place, row in enumerate(rows) if row.rules != NO_RULES]
+        places = [place for place, row in enumerate(rows) if _limits(row)]
         if not places:
             return None
         mine = [rows[place] for place in places]
@@ -65,6 +65,10 @@ class TokenLimits:
         for place, row in self._xtc:
             logits = _without_the_likely(logits, place, row)
         return logits
+
+
+def _limits(row: SampleRow) -> bool:
+    return bool(row.rules.banned) or row.rules.allowed is not None or row.rules.xtc is not None
 
 
 def _without_the_likely(logits: mx.array, place: int, row: SampleRow) -> mx.array:

@@ -1,0 +1,56 @@
+"""What a model thinks of a prompt's own tokens: each one's log-probability behind those before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from appliance.engine.backend import Candidate, Chunk, Sampled
+from appliance.engine.mlx.kv import Caches
+
+SLICE_TOKENS = 256
+"""So many rows of a vocabulary are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Of N tokens. chosen: (N,); likeliest: (N, K) ids, best first, and their log-probabilities (N, K)."""
+
+    tokens: Sequence[int]
+    chosen: mx.array
+    likeliest: mx.array
+    logprobs: mx.array
+
+    def read(self) -> list[Sampled]:
+        columns = (self.tokens, self.chosen.tolist(), self.likeliest.tolist(), self.logprobs.tolist())
+        return [
+            Sampled(token, logprob, tuple(Candidate(*pair) for pair in zip(ids, values, strict=True)))
+            for token, logprob, ids, values in zip(*columns, strict=True)
+        ]
+
+
+def scored(model: nn.Module, chunk: Chunk, known: Sequence[int], caches: Caches, wanted: int) -> list[Scores]:
+    """Lengthen the caches by a chunk, and score the tokens behind each of its own; waits for the device."""
+    parts: list[Scores] = []
+    for start in range(0, len(chunk.tokens), SLICE_TOKENS):
+        tokens = chunk.tokens[start : start + SLICE_TOKENS]
+        after = known[chunk.start + start + 1 : chunk.start + start + 1 + len(tokens)]
+        logits = model(mx.array([tokens], dtype=mx.int32), cache=caches)[0].astype(mx.float32)
+        parts.append(_scores(logits, after, wanted))
+        mx.eval(parts[-1].chosen, parts[-1].likeliest, parts[-1].logprobs, [cache.state for cache in caches])
+    return parts
+
+
+def _scores(logits: mx.array, tokens: Sequence[int], wanted: int) -> Scores:
+    """logits: (N, V)."""
+    logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    chosen = mx.take_along_axis(logprobs, mx.array(list(tokens))[:, None], axis=-1)[:, 0]
+    most = min(wanted, logits.shape[-1])
+    if most == 0:
+        none = mx.zeros((len(tokens), 0))
+        return Scores(tokens, chosen, none, none)
+    top = mx.argpartition(-logprobs, kth=most - 1, axis=-1)[:, :most]
+    values = mx.take_along_axis(logprobs, top, axis=-1)
+    order = mx.argsort(-values, axis=-1)
+    return Scores(tokens, chosen, mx.take_along_axis(top, order, axis=-1), mx.take_along_axis(values, order, axis=-1))
