@@ -16,9 +16,11 @@ import uvloop
 
 from appliance import __version__, log
 from appliance.cli.reading import read
+from appliance.cli.telling import NOT_CONVERGED, Timeout
 from appliance.config.deployment import Deployment
 from appliance.config.problem import Rejected, human
 from appliance.control.beside import prefer_the_loop
+from appliance.control.conditions import Missing
 from appliance.control.events import Events
 from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.leftover import remove_leftovers
@@ -55,6 +57,10 @@ def up(
     last_good: Annotated[
         bool, typer.Option("--last-good", help="Start what ran last, whatever the file says now; go on watching it.")
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="End again, with exit code 4, unless the models get as the file says.")
+    ] = False,
+    timeout: Timeout = 300.0,
 ) -> None:
     """Start the appliance on a deploy file and keep it at what the file says."""
     log.configure()
@@ -72,7 +78,10 @@ def up(
         _refuse_open(start.deployment, insecure)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, Usage(state.usage) as usage:
             admit, again = partial(door, insecure=insecure, usage=usage), partial(_read, file, insecure)
-            runner.run(_serve(file, state, journal, newest, start, admit, again))
+            serving = _serve(file, state, journal, newest, start, admit, again, timeout if wait else None)
+            if missing := runner.run(serving):
+                print(f"appliance: not converged: {'; '.join(map(str, missing))}", file=sys.stderr)
+                raise typer.Exit(NOT_CONVERGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +151,9 @@ async def _serve(
     start: _Start,
     door: Callable[[Running], Door],
     read: Read,
-) -> None:
+    patience: float | None,
+) -> tuple[Missing, ...]:
+    """Until a signal ends it, or what is missing when `patience` is over."""
     ended, events = _until_signal(), Events()
     bound = bind_all(start.deployment.server.listen)
     running = Running(start.deployment, _numbered(journal, newest, start))
@@ -183,9 +194,9 @@ async def _serve(
             for _, sock in bound:
                 print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
             async with asyncio.TaskGroup() as tasks:
-                beside = [
-                    tasks.create_task(work) for work in (reloader.run(), serving.sweep(), _say_ready(supervisor))
-                ]
+                ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
+                works = (reloader.run(), serving.sweep())
+                beside = [ready, *(tasks.create_task(work) for work in works)]
                 batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
                 batching.cancel()
@@ -195,6 +206,7 @@ async def _serve(
         finally:
             await socket.close()
             batches.close()
+    return () if ready.cancelled() else ready.result()
 
 
 def _until_signal() -> asyncio.Event:
@@ -212,8 +224,16 @@ def _until_signal() -> asyncio.Event:
     return ended
 
 
-async def _say_ready(supervisor: Supervisor) -> None:
-    """Print a line when all that is loaded at startup is loaded."""
+async def _say_ready(
+    supervisor: Supervisor, observer: Observer, patience: float | None, ended: asyncio.Event
+) -> tuple[Missing, ...]:
+    """Print a line when all that is loaded at startup is loaded. Where `patience` ends first, so does everything,
+    and what is missing is given.
+    """
+    if patience is not None and (missing := await observer.converged(patience)):
+        ended.set()
+        return missing
     while supervisor.readiness():
         await asyncio.sleep(READY_POLL_SECONDS)
     print("ready", flush=True)
+    return ()

@@ -162,3 +162,20 @@ def test_a_changed_file_is_served_and_a_broken_one_is_not(tmp_path: Path) -> Non
         running.signal(signal.SIGHUP)
         running.until("appliance_config_generation", 3)
         assert running.post(chat("fast")).status_code == 404
+
+
+def test_with_wait_it_ends_with_4_when_a_model_does_not_get_ready(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text("text: hello\n")
+    (tmp_path / "bad.yaml").write_text("fail_load: the weights are cut off\npermanent: true\n")
+    file = tmp_path / "deploy.yaml"
+    head = "version: 1\nserver: {listen: 127.0.0.1:0}\nmodels:\n  good: {source: 'fake:good.yaml', load: startup}\n"
+    file.write_text(f"{head}  bad: {{source: 'fake:bad.yaml', load: startup}}\n")
+    with Up.start(file, "--wait", "--timeout", "20") as running:
+        assert running.exit_code() == 4
+    assert "not converged: bad failed: the weights are cut off" in running.errors[-1]
+    assert "ready" not in running.lines
+    file.write_text(head)
+    with Up.start(file, "--wait") as running:
+        running.wait_for("ready")
+        running.signal(signal.SIGTERM)
+        assert running.exit_code() == 0
