@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from threading import Lock
+from typing import NoReturn
 
 from appliance.errors import BadRequest, Unsupported
 from appliance.grammar.matcher import Constraint, Constraints, Masks, Matcher
-from appliance.grammar.source import source
+from appliance.grammar.source import MAX_SOURCE, source
+from appliance.text.lark import Split
 from appliance.vocab.request import Grammar
 
 __all__ = ["Constraint", "Grammars", "Masks", "Matcher"]
@@ -25,14 +27,29 @@ class Grammars:
 
     def compile(self, grammar: Grammar) -> Constraint:
         """Raises BadRequest for a grammar that is wrong or too large, Unsupported where the tokenizer cannot do."""
-        text = source(grammar)
+        return self.compile_source(source(grammar), grammar.param)
+
+    def compile_source(self, text: str, param: str) -> Constraint:
+        """The same for llguidance's own text of one, which the request's field `param` asked for."""
+        if len(text) > MAX_SOURCE:
+            raise BadRequest(f"the grammar is larger than {MAX_SOURCE} bytes", param=param)
         try:
             with self._lock:  # a grammar that many requests ask for at once is compiled once
                 if self._constraints is None:
-                    raise Unsupported("this model's tokenizer cannot follow a grammar", param=grammar.param)
+                    self.refuse(param)
                 return self._constraints.compile(text)
         except ValueError as error:
-            raise BadRequest(f"the {grammar.kind} cannot be used: {error}", param=grammar.param) from error
+            raise BadRequest(f"the grammar cannot be used: {error}", param=param) from error
+
+    def refuse(self, param: str) -> NoReturn:
+        """Raises Unsupported for what the request's field `param` asks."""
+        raise Unsupported("this model's tokenizer cannot follow a grammar", param=param)
+
+    @property
+    def split(self) -> Split | None:
+        """How the tokenizer parts a text at its special tokens; None where it cannot follow a grammar."""
+        with self._lock:
+            return None if self._constraints is None else self._constraints.split
 
     @cached_property
     def _constraints(self) -> Constraints | None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from appliance import log
+from appliance.engine.answer import Wanted
 from appliance.engine.backend import Tokenizer
 from appliance.engine.constraint import Grammars
 from appliance.engine.fim import fill_in
+from appliance.engine.holding import Held, hold
 from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.revealed import reveal
@@ -61,11 +63,13 @@ class Preparer:
             )
         ends = self._ends(submission)
         thinking, tools = _dialects(submission)
+        tail = self.tokenizer.text(prompt[-_TAIL_TOKENS:])
+        held = self._held(submission, thinking, tools, tail)
         pipeline = Pipeline(
-            reveal(self.tokenizer, (*thinking.markers, *tools.tags)),
+            reveal(self.tokenizer, (*thinking.markers, *held.format.tags)),
             Limits(ends, room, sampling.min_tokens),
             prompt_tokens=len(prompt),
-            channels=self._channels(submission, prompt, thinking, tools),
+            channels=self._channels(submission, thinking, held, tail),
             logprobs=sampling.logprobs is not None,
         )
         return Sequence(
@@ -79,7 +83,7 @@ class Preparer:
             priority=submission.priority,
             order=order,
             stop_ids=ends,
-            constraint=submission.grammar and self.grammars.compile(submission.grammar),
+            constraint=held.constraint,
             foretold=self._foretold(submission, context),
             rules=rules_of(submission.rules, self.tokenizer, resumed=bool(submission.emitted)),
         )
@@ -137,22 +141,31 @@ class Preparer:
         named = (self.tokenizer.id_of(text) for text in submission.stop_tokens)
         return asked | self.tokenizer.eos_ids | {id for id in named if id is not None}
 
-    def _channels(
-        self, submission: Submission, prompt: list[int], thinking: Reasoning, tools: ToolFormat
-    ) -> Channels | None:
+    def _channels(self, submission: Submission, thinking: Reasoning, held: Held, tail: str) -> Channels | None:
         """None where all text is the answer."""
-        if not submission.sampling.stop and thinking is NO_REASONING and tools is NO_TOOLS:
+        if not submission.sampling.stop and thinking is NO_REASONING and held.format is NO_TOOLS:
             return None
         return Channels(
             stops=submission.sampling.stop,
             reasoning=thinking,
-            tools=tools,
+            tools=held.format,
             declared={tool.name: tool.parameters for tool in _tools(submission)},
             new_id=_call_id,
-            prompt=self.tokenizer.text(prompt[-_TAIL_TOKENS:]),
+            prompt=tail,
             inside=_continues_reasoning(submission, thinking),
-            constrained=submission.grammar is not None and submission.grammar.kind == "call",
+            constrained=held.calls,
         )
+
+    def _held(self, submission: Submission, thinking: Reasoning, tools: ToolFormat, tail: str) -> Held:
+        """What the answer is held to. Raises BadRequest, Unsupported for what it must be held to and cannot."""
+        wanted = Wanted(
+            tools=_tools(submission),
+            parallel=submission.parallel_calls,
+            form=submission.grammar,
+            prompt=tail,
+            start=thinking.start(tail, inside=_continues_reasoning(submission, thinking)),
+        )
+        return hold(self.grammars, wanted, tools, thinking)
 
 
 def _dialects(submission: Submission) -> tuple[Reasoning, ToolFormat]:

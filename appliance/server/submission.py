@@ -8,7 +8,7 @@ from appliance.config.access import Key
 from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
 from appliance.control.keys import WISHES, namespace, priority
-from appliance.vocab.request import GenerateRequest, Grammar, Message, TextPrompt, TokenPrompt, Tool
+from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
 from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
 
 BEHIND = 10 * WISHES
@@ -44,31 +44,18 @@ def submission(
         namespace=namespace(key, asked.cache_salt, model.cache.share),
         stop_tokens=family.stop_tokens,
         tool_dialect=_tool_dialect(model, asked) if prompt is None else "none",
-        reasoning_dialect=family.reasoning_dialect if prompt is None and not forced(asked) else "none",
+        reasoning_dialect=family.reasoning_dialect if prompt is None else "none",
         priority=priority(key, asked.priority) - (0 if urgent else BEHIND),
-        grammar=_grammar(asked),
+        grammar=asked.grammar,
+        parallel_calls=asked.parallel_calls,
         prediction=asked.prediction if prompt is None else "",
         rules=asked.rules,
     )
 
 
-def forced(asked: GenerateRequest) -> list[Tool]:
-    """The tools one of which must be called; none where the model may answer as it likes."""
-    return [tool for tool in asked.tools if tool.forced]
-
-
 def _tool_dialect(model: ModelSpec, asked: GenerateRequest) -> str:
-    """A forced call is written in one form by every model, that of models without a form of their own: its grammar
-    leaves no room for another.
-    """
     native = model.family.tool_dialect
-    return GENERIC if asked.tools and (native == "none" or forced(asked)) else native
-
-
-def _grammar(asked: GenerateRequest) -> Grammar | None:
-    """A forced call has the form of its arguments, whatever form is asked of answers."""
-    tools = [{"name": tool.name, "parameters": tool.parameters} for tool in forced(asked)]
-    return Grammar("call", msgspec.json.encode(tools).decode(), "tool_choice") if tools else asked.grammar
+    return GENERIC if asked.tools and native == "none" else native
 
 
 def chat_prompt(model: ModelSpec, asked: GenerateRequest, decided: Decided) -> ChatPrompt:
@@ -80,6 +67,8 @@ def chat_prompt(model: ModelSpec, asked: GenerateRequest, decided: Decided) -> C
         kwargs=dict(decided.template),
         continue_final=asked.continue_final,
         recipe=bool(asked.tools) and model.family.tool_dialect in ("none", GENERIC),
+        tool_dialect=_tool_dialect(model, asked),
+        reasoning_dialect=model.family.reasoning_dialect,
     )
 
 

@@ -132,5 +132,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_dialect: str = "none"
     priority: int = 0
     grammar: Grammar | None = None
+    parallel_calls: bool = True
     prediction: str = ""
     rules: TokenRules = TokenRules()

@@ -17,18 +17,6 @@ GOOD = [
     Grammar("regex", "[0-9]{3}-[0-9]{4}"),
     Grammar("choice", json.dumps(["yes", "no", 'may"be'])),
     Grammar("lark", "start: /[ab]+/"),
-    Grammar("call", json.dumps([{"name": "f", "parameters": {}}, {"name": "g", "parameters": {"type": "object"}}])),
-    Grammar(
-        "call",
-        json.dumps(
-            [
-                {
-                    "name": "f",
-                    "parameters": {"$defs": {"n": {"type": "null"}}, "properties": {"a": {"$ref": "#/$defs/n"}}},
-                }
-            ]
-        ),
-    ),
 ]
 
 BAD = [

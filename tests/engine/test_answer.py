@@ -1,0 +1,279 @@
+"""Every dialect's grammar: what can be said under it is a call that reads back and validates, whatever is sampled."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import jsonschema
+import numpy as np
+import pytest
+
+from appliance.engine.answer import Wanted, bound
+from appliance.engine.constraint import Grammars
+from appliance.errors import Unsupported
+from appliance.grammar.matcher import Constraint, Masks
+from appliance.text import dialects, reasoning
+from appliance.text.channels import Channels
+from appliance.text.dialects.format import ToolFormat
+from appliance.text.reasoning.format import Reasoning
+from appliance.vocab.event import ReasoningDelta, TextDelta, ToolCallDelta
+from appliance.vocab.request import Grammar, Tool
+from tests.checkpoints import smollm2
+
+ROWS: list[ToolFormat | Reasoning] = [*dialects.DIALECTS, *reasoning.DIALECTS]
+FORMATS = [row for row in dialects.DIALECTS if row.form is not None]
+LAZY = [row for row in FORMATS if row.form.opening]
+BARE = [row for row in FORMATS if row.form.bare]
+EOS, VOCABULARY = 2, 49152
+
+ORDER = Tool(
+    name="place_order",
+    parameters={
+        "type": "object",
+        "properties": {
+            "item": {"type": "string", "minLength": 1, "maxLength": 12},
+            "count": {"type": "integer", "minimum": 1, "maximum": 20},
+            "size": {"enum": ["small", "large"]},
+            "gift": {"type": "boolean"},
+            "note": {"type": ["string", "null"], "maxLength": 8},
+            "tags": {"type": "array", "items": {"$ref": "#/$defs/tag"}},
+            "where": {
+                "type": "object",
+                "properties": {
+                    "code": {"type": "string", "pattern": "^[A-Z]{2}[0-9]{2}$"},
+                    "lift": {"type": "boolean"},
+                },
+                "required": ["code"],
+                "additionalProperties": False,
+            },
+        },
+        "required": ["count", "item", "where"],
+        "additionalProperties": False,
+        "$defs": {"tag": {"type": "integer", "minimum": 0, "maximum": 9}},
+    },
+)
+PING = Tool(name="ping", parameters={})
+TOOLS = {tool.name: tool for tool in (ORDER, PING)}
+
+
+@cache
+def grammars(special: bool) -> Grammars:
+    """The real tokenizer; `special`: with every dialect's tags as special tokens."""
+    specials = sorted({tag for row in ROWS for tag in tags_of(row)}) if special else []
+    tokenizer = json.loads((smollm2() / "tokenizer.json").read_text())
+    size = len(tokenizer["model"]["vocab"])
+    tokenizer["added_tokens"] += [
+        {"id": size + at, "content": tag, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+         "normalized": False}
+        for at, tag in enumerate(specials)
+    ]  # fmt: skip
+    text = json.dumps(tokenizer)
+    return Grammars(lambda: text, size + len(specials), {EOS})
+
+
+@dataclass
+class Walk:
+    """Tokens drawn at random among those allowed, those that end something often."""
+
+    text: bytes = b""
+    ended: bool = False
+
+
+def walk(made: Grammars, constraint: Constraint, seed: int, *, most: int = 400, said: str = "") -> Walk:
+    chance = random.Random(seed)
+    tokenizer = made._constraints._tokenizer
+    begun = tokenizer.tokenize_str(said, parse_special=True)
+    matcher = constraint.start(begun)
+    assert not matcher.error, matcher.error
+    words = -(-made._vocab_size // 32)
+    row = np.zeros(words, dtype=np.int32)
+    walked = Walk(said.encode())
+    for _ in range(most):
+        row[:] = -1
+        MASKS.fill([matcher], row.ctypes.data, words * 4)
+        allowed = np.unpackbits(row.view(np.uint8), bitorder="little")[: made._vocab_size]
+        ends = (allowed & closing(made)).nonzero()[0]
+        any = allowed.nonzero()[0]
+        assert len(any), "nothing may be said"
+        token = int(chance.choice(ends if len(ends) and chance.random() < 0.6 else any))
+        if allowed[EOS] and (token == EOS or chance.random() < 0.3):
+            walked.ended = True
+            break
+        matcher.accept(token)
+        assert not matcher.error, matcher.error
+        walked.text += tokenizer.decode_bytes([token])
+    return walked
+
+
+MASKS = Masks(threads=1)
+
+
+@cache
+def closing(made: Grammars) -> np.ndarray:
+    """The end, special tokens, and tokens with brackets, quotes and tags in them: 1 for each."""
+    tokenizer = made._constraints._tokenizer
+    marks = (b'"', b"}", b"]", b")", b"<", b">", b"\n", b"/", b"|")
+    found = np.zeros(made._vocab_size, dtype=np.uint8)
+    for token in range(made._vocab_size):
+        if tokenizer.is_special_token(token):
+            found[token] = token >= VOCABULARY
+        else:
+            found[token] = any(mark in tokenizer.decode_bytes([token]) for mark in marks)
+    return found
+
+
+def parsed(
+    text: str, format: ToolFormat, thinking: Reasoning, prompt: str, *, cut: bool
+) -> tuple[str, str, list[tuple[str, str]], dict[str, int]]:
+    parser = Channels(
+        reasoning=thinking, tools=format, declared={name: tool.parameters for name, tool in TOOLS.items()},
+        new_id=iter(map(str, range(10**6))).__next__, prompt=prompt, constrained=True,
+    )  # fmt: skip
+    thought, said, names, arguments = "", "", {}, {}
+    for delta in [*parser.feed(text), *parser.close(cut=cut)]:
+        match delta:
+            case ReasoningDelta(more):
+                thought += more
+            case TextDelta(more):
+                said += more
+            case ToolCallDelta(index, _, name, more):
+                names.setdefault(index, name)
+                arguments[index] = arguments.get(index, "") + more
+    return thought, said, [(names[at], arguments[at]) for at in names], dict(parser.warnings)
+
+
+def tags_of(row: ToolFormat | Reasoning) -> tuple[str, ...]:
+    return row.tags if isinstance(row, ToolFormat) else row.markers
+
+
+def forced(tools: Sequence[Tool]) -> tuple[Tool, ...]:
+    return tuple(Tool(name=tool.name, parameters=tool.parameters, forced=True) for tool in tools)
+
+
+def wanted(tools: Sequence[Tool], thinking: Reasoning, prompt: str = "", form: Grammar | None = None) -> Wanted:
+    return Wanted(tuple(tools), True, form, prompt, thinking.start(prompt))
+
+
+def thoughts_of(format: ToolFormat) -> Reasoning:
+    """The reasoning that belongs to a format whose frames say what is reasoning; none for others."""
+    found = reasoning.find(format.name if format.frames else "none")
+    assert found is not None
+    return found
+
+
+def check(calls: list[tuple[str, str]]) -> None:
+    for name, arguments in calls:
+        jsonschema.validate(json.loads(arguments), TOOLS[name].parameters)
+
+
+special = pytest.mark.parametrize("special", [False, True], ids=["tags are text", "tags are special tokens"])
+seeds = pytest.mark.parametrize("seeds", [2, pytest.param(40, marks=pytest.mark.proof)])
+
+
+@seeds
+@special
+@pytest.mark.parametrize("format", FORMATS, ids=lambda row: row.name)
+def test_forced_calls_read_back_and_validate(format: ToolFormat, special: bool, seeds: int) -> None:
+    made, thinking = grammars(special), thoughts_of(format)
+    held = bound(wanted(forced((ORDER, PING)), thinking, format.start), format, thinking, made.split)
+    assert held is not None
+    assert (held.format, held.calls) == (format, True)
+    constraint = made.compile_source(held.source, "tool_choice")
+    for seed in range(seeds):
+        walked = walk(made, constraint, seed)
+        text = walked.text.decode("utf-8", "replace")
+        _, said, calls, warnings = parsed(text, format, thinking, format.start, cut=not walked.ended)
+        assert not warnings or not walked.ended, text
+        if walked.ended:
+            assert calls, text
+            assert not said.strip(), text
+            check(calls)
+
+
+@seeds
+@special
+@pytest.mark.parametrize("format", LAZY, ids=lambda row: row.name)
+def test_a_call_in_free_text_is_held_to_its_form(format: ToolFormat, special: bool, seeds: int) -> None:
+    made, thinking = grammars(special), thoughts_of(format)
+    opening = format.form.opening if format.form else ""
+    held = bound(wanted((ORDER, PING), thinking), format, thinking, made.split)
+    assert held is not None
+    constraint = made.compile_source(held.source, "tools")
+    before = "" if format.frames else f"I see.\n```\n{'' if special else opening} x\n```\n"
+    done = 0
+    for seed in range(seeds):
+        walked = walk(made, constraint, seed, said=before + opening)
+        text = walked.text.decode("utf-8", "replace")
+        _, said, calls, warnings = parsed(text, format, thinking, "", cut=not walked.ended)
+        assert before.strip() in said.replace("\ufffd", ""), text
+        if walked.ended:
+            done += 1
+            assert calls, text
+            assert not warnings.keys() - {"call inside code"}, text
+            check(calls)
+    assert done or seeds < 5
+
+
+@seeds
+@pytest.mark.parametrize("format", BARE, ids=lambda row: row.name)
+def test_an_object_that_begins_like_a_call_is_held_to_be_one(format: ToolFormat, seeds: int) -> None:
+    made, thinking = grammars(special=False), thoughts_of(format)
+    held = bound(wanted((ORDER, PING), thinking), format, thinking, made.split)
+    assert held is not None
+    assert not held.calls
+    constraint = made.compile_source(held.source, "tools")
+    before, behind, _ = format.form.bare if format.form and format.form.bare else ("", "", "")
+    for seed in range(seeds):
+        walked = walk(made, constraint, seed, said=f'{{"name": "Bob"}}\n{before}{ORDER.name}{behind}')
+        text = walked.text.decode("utf-8", "replace")
+        _, said, calls, _ = parsed(text, format, thinking, "", cut=not walked.ended)
+        assert said.startswith('{"name": "Bob"}')
+        if walked.ended:
+            assert calls[0][0] == ORDER.name
+            jsonschema.validate(json.loads(calls[0][1]), ORDER.parameters)
+
+
+THINK = [row for row in reasoning.DIALECTS if (row.open or row.thoughts) and row.name != "kimi_k3"]
+FORM = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+
+
+@special
+@pytest.mark.parametrize("inside", [False, True], ids=["before the reasoning", "inside it"])
+@pytest.mark.parametrize("thinking", THINK, ids=lambda row: row.name)
+def test_reasoning_is_free_and_the_answer_has_its_form(thinking: Reasoning, inside: bool, special: bool) -> None:
+    made = grammars(special)
+    form = Grammar("json_schema", json.dumps(FORM))
+    prompt = thinking.open[0] if inside and thinking.open else ""
+    none = dialects.find("none")
+    assert none is not None
+    held = bound(wanted((), thinking, prompt, form), none, thinking, made.split)
+    assert held is not None
+    constraint = made.compile_source(held.source, "response_format")
+    begin = thinking.thoughts[0] if thinking.thoughts else "" if prompt else thinking.open[0]
+    end = (thinking.thought_end if thinking.thoughts else thinking.close[0]) + thinking.answer[0]
+    for seed in range(3):
+        walked = walk(made, constraint, seed, said=f'{begin}Well, {{"n": }} <x>?{end}', most=60)
+        assert walked.ended
+        text = walked.text.decode("utf-8", "replace")
+        thought, said, _, _ = parsed(text, none, thinking, prompt, cut=False)
+        jsonschema.validate(json.loads(said), FORM)
+        assert thought.strip().endswith('Well, {"n": } <x>?')
+
+
+UNFIT = Tool(name="odd", parameters={"properties": {"a": {"type": "integer"}}, "anyOf": [{"required": ["a"]}]})
+
+
+def test_a_schema_that_a_format_cannot_say_is_forced_in_another() -> None:
+    made = grammars(special=False)
+    coder, thinking = dialects.find("qwen3_coder"), reasoning.find("none")
+    assert coder is not None
+    assert thinking is not None
+    held = bound(wanted(forced((UNFIT,)), thinking), coder, thinking, made.split)
+    assert held is not None
+    assert held.format.name == "json"
+    assert bound(wanted((UNFIT,), thinking), coder, thinking, made.split) is None
+    strict = Tool(name=UNFIT.name, parameters=UNFIT.parameters, strict=True)
+    with pytest.raises(Unsupported, match="anyOf"):
+        bound(wanted((strict,), thinking), coder, thinking, made.split)
