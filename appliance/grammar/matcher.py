@@ -48,6 +48,18 @@ class Constraints:
         self.compile = lru_cache(maxsize=CACHED_GRAMMARS)(self._compiled)
         """Source to Constraint. Raises ValueError with llguidance's reason."""
 
+    def split(self, text: str) -> list[str | int]:
+        """A text as pieces: ids of special tokens, and the text between them."""
+        pieces: list[str | int] = []
+        plain: list[int] = []
+        for token in self._tokenizer.tokenize_str(text, parse_special=True):
+            if self._tokenizer.is_special_token(token):
+                pieces += [self._tokenizer.decode_str(plain), token] if plain else [token]
+                plain = []
+            else:
+                plain.append(token)
+        return [*pieces, self._tokenizer.decode_str(plain)] if plain else pieces
+
     def _compiled(self, source: str) -> Constraint:
         matcher = LLMatcher(self._tokenizer, source)
         if matcher.is_error():

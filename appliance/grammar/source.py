@@ -1,7 +1,7 @@
 """Turns what a request asks of its answer's form into llguidance's grammar, and says what is wrong with it. PURE."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -66,6 +66,26 @@ def _ending(schema: Any) -> Any:
     return ending
 
 
+def inline_json(schema: Mapping[str, Any]) -> str:
+    """A JSON schema as the body of a rule in a Lark grammar."""
+    return f"%json {json.dumps({**_ending(dict(schema)), 'x-guidance': _JSON})}"
+
+
+def usable(schema: Mapping[str, Any]) -> bool:
+    """Whether a grammar can be made of a JSON schema."""
+    return _usable(json.dumps(schema))
+
+
+@lru_cache(maxsize=1024)
+def _usable(schema: str) -> bool:
+    from llguidance import LLMatcher
+
+    try:
+        return not LLMatcher.validate_grammar_with_warnings(_json_schema(schema))[0]
+    except ValueError:
+        return False
+
+
 def _json_object(text: str) -> str:
     return _json_schema(json.dumps({"type": "object"}))
 
@@ -89,43 +109,12 @@ def _choice(text: str) -> str:
     return _lark("start: " + " | ".join(json.dumps(choice) for choice in choices))
 
 
-def _call(text: str) -> str:
-    """One call of one of these tools, as the `json` dialect reads it."""
-    calls = [_call_of(place, tool) for place, tool in enumerate(json.loads(text))]
-    return _json_schema(json.dumps({"anyOf": calls}))
-
-
-def _call_of(place: int, tool: dict[str, Any]) -> dict[str, Any]:
-    here = f"#/anyOf/{place}/properties/arguments"
-    parameters = _moved(tool.get("parameters") or {"type": "object", "additionalProperties": False}, here)
-    return {
-        "type": "object",
-        "properties": {"name": {"const": tool["name"]}, "arguments": parameters},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
-
-
-def _moved(schema: Any, to: str) -> Any:
-    """A schema whose references still hold where it stands now."""
-    if isinstance(schema, list):
-        return [_moved(item, to) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    moved = {key: _moved(value, to) for key, value in schema.items()}
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        moved["$ref"] = to + reference[1:]
-    return moved
-
-
 _KINDS: dict[str, Callable[[str], str]] = {
     "json_schema": _json_schema,
     "json_object": _json_object,
     "regex": _regex,
     "lark": _lark,
     "choice": _choice,
-    "call": _call,
 }
 
 

@@ -15,7 +15,7 @@ from appliance.text.reader import Cut, Landing, NotACall, OpenCall, Reader, Sche
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.text.scanner import Scanner
-from appliance.text.surroundings import Surroundings
+from appliance.text.surroundings import Fences, Surroundings
 from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
 _HELD_SPACE = 8
@@ -85,7 +85,7 @@ class Channels:
         self._openers = {opener.text: opener for opener in self._format.openers}
         self._later = {_LATER[opener.where] + opener.text: opener for opener in self._format.openers}
         self._scanners = self._scanners_by_mode()
-        self._surroundings = Surroundings()
+        self._surroundings: Surroundings | Fences = Fences() if constrained else Surroundings()
         self._marked = bool(self._openers or reasoning.open or reasoning.wraps)
         self._mode = self._before = _Mode.START if self._marked else _Mode.ANSWER
         self._wrapped: str | None = None
@@ -255,6 +255,8 @@ class Channels:
 
     def _enter(self, mode: _Mode) -> None:
         self._mode, self._skipping, self._space, self._reasoned = mode, True, "", False
+        if self._constrained:  # a grammar's free text begins anew
+            self._surroundings = Fences()
 
     # --- calls
 

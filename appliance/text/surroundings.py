@@ -2,9 +2,15 @@
 
 import re
 
+UNQUOTED = "({line}(\\n{line})*(\\n{block})*|({block}(\\n{block})*)?)".replace(
+    "{block}", "```[^\\n]*(\\n{line})*\\n```[^\\n]*(\\n{line})*"
+).replace("{line}", "([^`\\n][^\\n]*|`{1,2}([^`\\n][^\\n]*)?)?")
+"""A regular expression for text behind which Fences finds nothing quoted, but for a backtick at its end."""
+
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 _LONGEST_HEAD = 80
 _PLAIN = "x"
+_FENCED = "```"
 
 
 class Surroundings:
@@ -36,6 +42,33 @@ class Surroundings:
         if fence is not None:
             return _after(self._fence, fence[1], fence[2]) is not None
         return self._fence is not None or self._last == "`"
+
+
+class Fences:
+    """The same by a simpler rule, one that a grammar can keep to: every line that begins with three backticks begins
+    or ends a block.
+    """
+
+    def __init__(self) -> None:
+        self._inside = False
+        self._begun = ""
+        """The beginning of the last line, as long as it may be a fence."""
+        self._last = ""
+
+    def feed(self, text: str) -> None:
+        for at, line in enumerate(text.split("\n")):
+            if at:
+                self._begun = ""
+            if line and len(self._begun) < len(_FENCED):
+                self._begun += line[: len(_FENCED) - len(self._begun)]
+                if self._begun == _FENCED:
+                    self._inside = not self._inside
+        self._last = text[-1:] or self._last
+
+    @property
+    def quoted(self) -> bool:
+        """Whether what comes next stands in a block or right behind a backtick."""
+        return self._inside or self._last == "`"
 
 
 def _after(fence: str | None, run: str, info: str) -> str | None:

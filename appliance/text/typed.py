@@ -14,18 +14,18 @@ _DEEPEST_SCHEMA = 8
 
 def json_of(text: str, schema: Schema, key: str) -> str:
     """JSON text of parameter `key` of a tool with these parameters. Text that does not fit its type is a string."""
-    kinds = _kinds(_parameter(schema, key), schema)
-    if "string" in kinds and not ("null" in kinds and text.strip() in ("null", "None")):
+    allowed = kinds(_parameter(schema, key), schema)
+    if "string" in allowed and not ("null" in allowed and text.strip() in ("null", "None")):
         return dump(text)
     for kind, read in _READ.items():
-        if (kind in kinds or not kinds) and (found := read(text.strip())) is not None:
+        if (kind in allowed or not allowed) and (found := read(text.strip())) is not None:
             return found
     return dump(text)
 
 
 def is_text(schema: Schema, key: str) -> bool:
     """Whether a parameter can only be a string."""
-    return _kinds(_parameter(schema, key), schema) == {"string"}
+    return kinds(_parameter(schema, key), schema) == {"string"}
 
 
 def _parameter(schema: Schema, key: str) -> Any:
@@ -34,7 +34,7 @@ def _parameter(schema: Schema, key: str) -> Any:
     return schema.get("additionalProperties") if found is None else found
 
 
-def _kinds(schema: Any, root: Schema, depth: int = 0) -> set[str]:
+def kinds(schema: Any, root: Schema, depth: int = 0) -> set[str]:
     """The JSON types it allows; none where it leaves them open."""
     if not isinstance(schema, Mapping) or depth > _DEEPEST_SCHEMA:
         return set()
@@ -42,15 +42,15 @@ def _kinds(schema: Any, root: Schema, depth: int = 0) -> set[str]:
         types = schema["type"]
         return {kind for kind in (types if isinstance(types, list) else [types]) if isinstance(kind, str)}
     if isinstance(reference := schema.get("$ref"), str):
-        return _kinds(_target(reference, root), root, depth + 1)
+        return kinds(target(reference, root), root, depth + 1)
     for word in ("anyOf", "oneOf", "allOf"):
         if isinstance(rows := schema.get(word), list):
-            return set().union(*(_kinds(row, root, depth + 1) for row in rows))
+            return set().union(*(kinds(row, root, depth + 1) for row in rows))
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     return {_TYPES[type(value)] for value in values if type(value) in _TYPES} if isinstance(values, list) else set()
 
 
-def _target(reference: str, root: Schema) -> Any:
+def target(reference: str, root: Schema) -> Any:
     found: Any = root
     for step in reference.removeprefix("#/").split("/"):
         found = found.get(step) if isinstance(found, Mapping) else None

@@ -57,12 +57,11 @@ class TokenPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="tokens"):
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """The form an answer must have. `text` is JSON for json_schema, choice (a list of strings) and call (the tools of
-    which one is called, as {name, parameters}), empty for json_object; `param` names the request field it came
-    from, for error messages.
+    """The form an answer must have. `text` is JSON for json_schema and choice (a list of strings), empty for
+    json_object; `param` names the request field it came from, for error messages.
     """
 
-    kind: Literal["json_schema", "json_object", "regex", "choice", "lark", "call"]
+    kind: Literal["json_schema", "json_object", "regex", "choice", "lark"]
     text: str = ""
     param: str = "response_format"
 

@@ -63,6 +63,7 @@ DIALECTS: tuple[ToolFormat, ...] = (
     lfm2_pythonic.FORMAT,
     olmo3_pythonic.FORMAT,
     command.FORMAT,
+    command.R,
     phi4_mini.FORMAT,
     minicpm.FORMAT,
     step.FORMAT,

@@ -2,6 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE = "<|tools_prefix|>", "<|tools_suffix|>"
@@ -25,4 +26,6 @@ def read(reader: Reader) -> Steps[None]:
     yield from reader.option(_CLOSE)
 
 
-FORMAT = ToolFormat(name="apertus", openers=anywhere(_OPEN), read=read, markers=(_CLOSE,))
+FORM = Form(json_call('{"', '": '), begin=f"{_OPEN}[", between=", ", end=f"]{_CLOSE}", opening=_OPEN)
+
+FORMAT = ToolFormat(name="apertus", openers=anywhere(_OPEN), read=read, markers=(_CLOSE,), form=FORM)

@@ -5,6 +5,8 @@ Command R and R+ write `Action:` and a fenced list.
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
+from appliance.text.forms import Form, Schema, json_call
+from appliance.text.lark import Lark
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE, _OLD, _FENCE = "<|START_ACTION|>", "<|END_ACTION|>", "Action:", "```"
@@ -19,10 +21,27 @@ def read(reader: Reader) -> Steps[None]:
     yield from json_body.calls(reader, _FENCE)
 
 
-FORMAT = ToolFormat(
-    name="command",
-    aliases=("command_r7b", "command_r", "command_a", "cohere"),
-    openers=(*anywhere(_OPEN), *at_line(_OLD)),
-    read=read,
-    markers=(_CLOSE,),
+def _one(lark: Lark, name: str, schema: Schema) -> str:
+    id = lark.terminal("[0-9]")
+    head, middle = lark.text('\n    {"tool_call_id": "'), lark.text(f'", "tool_name": "{name}", "parameters": ')
+    return f"{head} {id} {middle} {lark.json(schema)} {lark.text('}')}"
+
+
+_OF_R = json_call('\n    {"tool_name": "', '", "parameters": ')
+
+
+def _format(name: str, form: Form, *aliases: str) -> ToolFormat:
+    openers = (*anywhere(_OPEN), *at_line(_OLD))
+    return ToolFormat(name=name, aliases=aliases, openers=openers, read=read, markers=(_CLOSE,), form=form)
+
+
+FORMAT = _format(
+    "command",
+    Form(_one, begin=f"{_OPEN}[", between=",", end=f"\n]{_CLOSE}", opening=_OPEN),
+    "command_r7b",
+    "command_a",
+    "cohere",
+)
+R = _format(
+    "command_r", Form(_OF_R, begin=f"{_OLD}\n{_FENCE}json\n[", between=",", end=f"\n]\n{_FENCE}"), "command_r_plus"
 )

@@ -4,6 +4,7 @@ Each parameter says whether it is a string: `string="true"`.
 """
 
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Tags
 from appliance.text.markup import Markup, Section
 from appliance.text.reader import Reader, Steps
 
@@ -13,6 +14,15 @@ _MARKUP = Markup(
     key_ends=('" string="true">', '" string="false">', '">'),
     value_end="</｜DSML｜parameter>",
     call_ends=("</｜DSML｜invoke>",),
+)
+
+_TAGS = Tags(
+    head=f'{_CALL}{{name}}">\n',
+    key='<｜DSML｜parameter name="{key}" string="{kind}">',
+    end="</｜DSML｜parameter>\n",
+    tail="</｜DSML｜invoke>\n",
+    text="true",
+    other="false",
 )
 
 
@@ -28,7 +38,12 @@ def _format(name: str, aliases: tuple[str, ...], word: str) -> ToolFormat:
         yield from section.read(reader, _call)
 
     return ToolFormat(
-        name=name, aliases=aliases, openers=anywhere(section.begin), read=read, markers=(section.end, _CALL)
+        name=name,
+        aliases=aliases,
+        openers=anywhere(section.begin),
+        read=read,
+        markers=(section.end, _CALL),
+        form=Form(_TAGS.call, begin=f"{section.begin}\n", end=section.end, opening=section.begin),
     )
 
 

@@ -2,6 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, json_text
+from appliance.text.forms import Form, json_call
 from appliance.text.markup import Section
 from appliance.text.reader import Reader, Steps
 
@@ -37,6 +38,14 @@ def write(calls: Written) -> str:
     return f"{SECTION.begin}{''.join(each)}{SECTION.end}"
 
 
+FORM = Form(
+    json_call(f"{SECTION.call}function{SEPARATOR}", f"\n{_FENCE}json\n", f"\n{_FENCE}{CALL_END}"),
+    begin=SECTION.begin,
+    between="\n",
+    end=SECTION.end,
+    opening=SECTION.begin,
+)
+
 FORMAT = ToolFormat(
     name="deepseek_v3",
     aliases=("deepseek", "deepseek_r1"),
@@ -44,4 +53,5 @@ FORMAT = ToolFormat(
     read=read,
     markers=(SECTION.end, SEPARATOR, CALL_END),
     write=write,
+    form=FORM,
 )

@@ -3,6 +3,7 @@
 from appliance.text import json_body
 from appliance.text.dialects.deepseek_v3 import CALL_END, SECTION, SEPARATOR
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, json_text
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 
@@ -24,6 +25,8 @@ def write(calls: Written) -> str:
     return f"{SECTION.begin}{''.join(each)}{SECTION.end}"
 
 
+FORM = Form(json_call(SECTION.call, SEPARATOR, CALL_END), begin=SECTION.begin, end=SECTION.end, opening=SECTION.begin)
+
 FORMAT = ToolFormat(
     name="deepseek_v31",
     aliases=("deepseek_v3_1",),
@@ -31,4 +34,5 @@ FORMAT = ToolFormat(
     read=read,
     markers=(SECTION.end, SEPARATOR, CALL_END),
     write=write,
+    form=FORM,
 )

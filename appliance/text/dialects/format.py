@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from appliance.text.forms import Form
 from appliance.text.reader import Landing, Reader, Steps
 
 
@@ -40,7 +41,7 @@ class ToolFormat:
     `markers` are the tags it mentions beside the openers: where they are special tokens of a tokenizer, their text is
     shown to `read`. Where a prompt ends with `start`, the answer begins as if that opener had just been read.
     With `frames` the openers count inside reasoning too: the format says itself what is reasoning.
-    `write` puts calls of the past into text, for templates that do not.
+    `write` puts calls of the past into text, for templates that do not. `form` is what a call is held to.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ToolFormat:
     start: str = ""
     frames: bool = False
     write: Write | None = None
+    form: Form | None = None
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import re
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Landing, NotACall, Reader, Steps
 
 _OPEN, _TEXT = ">>>", "all"
@@ -24,10 +25,13 @@ def read(reader: Reader) -> Steps[Landing | None]:
     return None
 
 
+FORM = Form(json_call("", "\n", ""), begin=_OPEN, each=True)
+
 FORMAT = ToolFormat(
     name="functionary_v32",
     aliases=("functionary", "functionary_v3_2"),
     openers=anywhere(_OPEN),
     read=read,
     start=_OPEN,
+    form=FORM,
 )

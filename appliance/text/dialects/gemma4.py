@@ -6,6 +6,7 @@ from typing import Any
 from appliance.text import json_body
 from appliance.text.balanced import Quoting, balanced
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, marked
 from appliance.text.literal import Syntax
 from appliance.text.reader import NotACall, Reader, Steps
 
@@ -42,4 +43,8 @@ def read(reader: Reader) -> Steps[None]:
     yield from reader.option(_CLOSE)
 
 
-FORMAT = ToolFormat(name="gemma4", aliases=("gemma",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE, _QUOTE))
+FORM = Form(marked(_QUOTE), begin=_OPEN, end=_CLOSE, each=True, opening=_OPEN)
+
+FORMAT = ToolFormat(
+    name="gemma4", aliases=("gemma",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE, _QUOTE), form=FORM
+)

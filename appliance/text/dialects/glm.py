@@ -4,6 +4,7 @@ GLM-4.5 puts each tag on a line, GLM-4.7 none; both are read the same.
 """
 
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Tags
 from appliance.text.markup import Markup
 from appliance.text.reader import Reader, Steps
 
@@ -24,7 +25,16 @@ def read(reader: Reader) -> Steps[None]:
     yield from _MARKUP.parameters(reader)
 
 
-GLM45 = ToolFormat(
-    name="glm45", aliases=("glm", "glm4", "glm4_moe"), openers=anywhere(_OPEN), read=read, markers=(_CLOSE,)
-)
-GLM47 = ToolFormat(name="glm47", aliases=("laguna",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE,))
+def _format(name: str, aliases: tuple[str, ...], line: str) -> ToolFormat:
+    tags = Tags(
+        head=f"{{name}}{line}",
+        key=f"<arg_key>{{key}}</arg_key>{line}<arg_value>",
+        end=f"</arg_value>{line}",
+        tail="",
+    )
+    form = Form(tags.call, begin=_OPEN, end=_CLOSE, between=line, each=True, opening=_OPEN)
+    return ToolFormat(name=name, aliases=aliases, openers=anywhere(_OPEN), read=read, markers=(_CLOSE,), form=form)
+
+
+GLM45 = _format("glm45", ("glm", "glm4", "glm4_moe"), "\n")
+GLM47 = _format("glm47", ("laguna",), "")

@@ -2,6 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, as_objects
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _OPEN = "<|tool_call|>"
@@ -16,4 +17,6 @@ def write(calls: Written) -> str:
     return f"{_OPEN}{as_objects(calls)}"
 
 
-FORMAT = ToolFormat(name="granite", aliases=("granite3",), openers=anywhere(_OPEN), read=read, write=write)
+FORM = Form(json_call(), begin=f"{_OPEN}[", between=", ", end="]", opening=_OPEN)
+
+FORMAT = ToolFormat(name="granite", aliases=("granite3",), openers=anywhere(_OPEN), read=read, write=write, form=FORM)

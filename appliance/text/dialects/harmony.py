@@ -7,6 +7,7 @@ import re
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Landing, Reader, Steps
 
 _START, _CHANNEL, _MESSAGE, _CONSTRAIN = "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>"
@@ -46,6 +47,14 @@ def _continued(reader: Reader) -> Steps[None]:
     reader.unread((yield from reader.literal(" to=", _CHANNEL, _MESSAGE)))
 
 
+_COMMENTARY = f"{_CHANNEL}commentary to="
+FORM = Form(
+    json_call("", f" {_CONSTRAIN}json{_MESSAGE}", ""),
+    begin=f"{_COMMENTARY}{_FUNCTION}",
+    opening=_COMMENTARY,
+    single=True,
+)
+
 FORMAT = ToolFormat(
     name="harmony",
     aliases=("gpt_oss", "openai"),
@@ -54,4 +63,5 @@ FORMAT = ToolFormat(
     markers=(_MESSAGE, _CONSTRAIN),
     start=_START + "assistant",
     frames=True,
+    form=FORM,
 )

@@ -2,6 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, json_text
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
@@ -19,6 +20,8 @@ def write(calls: Written) -> str:
     )
 
 
+FORM = Form(json_call('\n{"name": "', tail="}\n"), begin=_OPEN, end=_CLOSE, between="\n", each=True, opening=_OPEN)
+
 FORMAT = ToolFormat(
     name="hermes_json",
     aliases=("hermes", "qwen", "qwen2_5", "qwen3", "ernie45", "ernie", "exaone", "granite4", "smollm3"),
@@ -26,4 +29,5 @@ FORMAT = ToolFormat(
     read=read,
     markers=(_CLOSE,),
     write=write,
+    form=FORM,
 )

@@ -5,6 +5,7 @@ The recipe asks for them in the system prompt.
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, at_line, json_text
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE, _OBJECT, _LIST, _FENCE = "<tool_call>", "</tool_call>", "{", "[", "```"
@@ -27,6 +28,9 @@ def read(reader: Reader) -> Steps[None]:
             yield from json_body.calls(reader)
 
 
+_BARE = ('{"name": "', '", "arguments": ', "}")
+FORM = Form(json_call(*_BARE), between="\n", bare=_BARE)
+
 FORMAT = ToolFormat(
     name="json",
     aliases=("generic",),
@@ -34,4 +38,5 @@ FORMAT = ToolFormat(
     read=read,
     markers=(_CLOSE,),
     write=write,
+    form=FORM,
 )

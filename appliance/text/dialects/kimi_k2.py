@@ -2,6 +2,8 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Schema
+from appliance.text.lark import Lark
 from appliance.text.markup import Section
 from appliance.text.reader import Reader, Steps
 
@@ -24,10 +26,19 @@ def read(reader: Reader) -> Steps[None]:
     yield from _SECTION.read(reader, _call)
 
 
+def _one(lark: Lark, name: str, schema: Schema) -> str:
+    index = lark.terminal("[0-9]{1,2}")
+    head = lark.text(f"{_SECTION.call}functions.{name}:")
+    return f"{head} {index} {lark.text(_ARGUMENTS)} {lark.json(schema)} {lark.text(_CALL_END)}"
+
+
+FORM = Form(_one, begin=_SECTION.begin, end=_SECTION.end, opening=_SECTION.begin)
+
 FORMAT = ToolFormat(
     name="kimi_k2",
     aliases=("kimi",),
     openers=anywhere(_SECTION.begin, _SECTION.call),
     read=read,
     markers=(_SECTION.end, _ARGUMENTS, _CALL_END),
+    form=FORM,
 )

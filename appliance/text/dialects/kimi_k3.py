@@ -3,6 +3,7 @@
 import re
 
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Tags
 from appliance.text.markup import Markup
 from appliance.text.reader import Landing, NotACall, Reader, Steps
 
@@ -32,4 +33,17 @@ def read(reader: Reader) -> Steps[Landing | None]:
     return Landing.REASONING if header == "think" and reader.opener == _OPEN else None
 
 
-FORMAT = ToolFormat(name="kimi_k3", openers=anywhere(_OPEN, _CLOSE), read=read, markers=(_SEPARATOR,), frames=True)
+_TOOLS = f"{_OPEN}tools{_SEPARATOR}"
+_TAGS = Tags(
+    head=f'{_OPEN}call tool="{{name}}"{_SEPARATOR}',
+    key=f'{_OPEN}argument key="{{key}}" type="{{kind}}"{_SEPARATOR}',
+    end=f"{_CLOSE}argument{_SEPARATOR}",
+    tail=f"{_CLOSE}call{_SEPARATOR}",
+    text="string",
+    other="{type}",
+)
+FORM = Form(_TAGS.call, begin=_TOOLS, end=f"{_CLOSE}tools{_SEPARATOR}", opening=_TOOLS)
+
+FORMAT = ToolFormat(
+    name="kimi_k3", openers=anywhere(_OPEN, _CLOSE), read=read, markers=(_SEPARATOR,), frames=True, form=FORM
+)

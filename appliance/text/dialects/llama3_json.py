@@ -5,6 +5,7 @@ Its built-in tools are called `<|python_tag|>name.call(key="value")`.
 
 from appliance.text import json_body, python_call
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _TAG, _BARE = "<|python_tag|>", "{"
@@ -20,9 +21,14 @@ def read(reader: Reader) -> Steps[None]:
         yield from python_call.call(reader, member=".call")
 
 
+# What it calls is written bare; behind the tag, which it writes for its built-in tools, the same is read.
+_CALL = ('{"name": "', '", "parameters": ', "}")
+FORM = Form(json_call(*_CALL), between="; ", opening=_TAG, bare=_CALL)
+
 FORMAT = ToolFormat(
     name="llama3_json",
     aliases=("llama3", "llama", "llama4_json"),
     openers=(*anywhere(_TAG), *at_line(_BARE)),
     read=read,
+    form=FORM,
 )

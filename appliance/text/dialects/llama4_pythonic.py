@@ -5,6 +5,8 @@ Its template shows the model objects as Llama 3 writes them, behind a pair of ta
 
 from appliance.text import json_body, python_call
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
+from appliance.text.forms import Form
+from appliance.text.forms import python_call as one_call
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE, _LIST, _OBJECT = "<|python_start|>", "<|python_end|>", "[", "{"
@@ -23,10 +25,13 @@ def read(reader: Reader) -> Steps[None]:
         yield from reader.option(_CLOSE)
 
 
+FORM = Form(one_call, begin=f"{_OPEN}[", between=", ", end=f"]{_CLOSE}", opening=_OPEN)
+
 FORMAT = ToolFormat(
     name="llama4_pythonic",
     aliases=("pythonic", "llama4"),
     openers=(*anywhere(_OPEN), *at_line(_LIST, _OBJECT)),
     read=read,
     markers=(_CLOSE,),
+    form=FORM,
 )

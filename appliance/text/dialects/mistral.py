@@ -6,6 +6,8 @@ tag before its arguments.
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Schema, json_call
+from appliance.text.lark import Lark
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _ID, _ARGUMENTS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
@@ -26,10 +28,30 @@ def read(reader: Reader) -> Steps[None]:
     reader.end()
 
 
-def _format(name: str, *aliases: str) -> ToolFormat:
-    return ToolFormat(name=name, aliases=aliases, openers=anywhere(_OPEN), read=read, markers=(_ID, _ARGUMENTS))
+def _with_id(lark: Lark, name: str, schema: Schema) -> str:
+    id = lark.terminal("[a-zA-Z0-9]{9}")
+    return f"{lark.text(name + _ID)} {id} {lark.text(_ARGUMENTS)} {lark.json(schema)}"
 
 
-LIST = _format("mistral_json", "mistral_list", "mistral_v3")
-CALL_ID = _format("mistral_call_id", "mistral_v11")
-ARGS = _format("mistral_args", "mistral", "devstral", "magistral", "ministral", "mistral_v13")
+def _format(name: str, form: Form, *aliases: str) -> ToolFormat:
+    return ToolFormat(
+        name=name, aliases=aliases, openers=anywhere(_OPEN), read=read, markers=(_ID, _ARGUMENTS), form=form
+    )
+
+
+LIST = _format(
+    "mistral_json",
+    Form(json_call(), begin=f"{_OPEN}[", between=", ", end="]", opening=_OPEN),
+    "mistral_list",
+    "mistral_v3",
+)
+CALL_ID = _format("mistral_call_id", Form(_with_id, begin=_OPEN, each=True, opening=_OPEN), "mistral_v11")
+ARGS = _format(
+    "mistral_args",
+    Form(json_call("", _ARGUMENTS, ""), begin=_OPEN, each=True, opening=_OPEN),
+    "mistral",
+    "devstral",
+    "magistral",
+    "ministral",
+    "mistral_v13",
+)

@@ -2,6 +2,8 @@
 
 from appliance.text import python_call
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form
+from appliance.text.forms import python_call as one_call
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE = "<function_calls>", "</function_calls>"
@@ -15,4 +17,8 @@ def read(reader: Reader) -> Steps[None]:
         yield from python_call.call(reader)
 
 
-FORMAT = ToolFormat(name="olmo3_pythonic", aliases=("olmo3",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE,))
+FORM = Form(one_call, begin=f"{_OPEN}\n", between="\n", end=f"\n{_CLOSE}", opening=_OPEN)
+
+FORMAT = ToolFormat(
+    name="olmo3_pythonic", aliases=("olmo3",), openers=anywhere(_OPEN), read=read, markers=(_CLOSE,), form=FORM
+)

@@ -2,6 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, as_objects
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _BARE, _OPEN, _CLOSE = "functools[", "<|tool_call|>", "<|/tool_call|>"
@@ -19,6 +20,8 @@ def write(calls: Written) -> str:
     return f"functools{as_objects(calls)}"
 
 
+FORM = Form(json_call(), begin=_BARE, between=", ", end="]", opening=_BARE)
+
 FORMAT = ToolFormat(
     name="phi4_mini",
     aliases=("phi4", "phi4_mini_json", "phi"),
@@ -26,4 +29,5 @@ FORMAT = ToolFormat(
     read=read,
     markers=(_CLOSE,),
     write=write,
+    form=FORM,
 )

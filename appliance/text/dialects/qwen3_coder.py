@@ -1,6 +1,7 @@
 """`<tool_call><function=name><parameter=key>`, values on lines of their own, as Qwen3-Coder and Qwen3.5 write it."""
 
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Tags
 from appliance.text.markup import Markup, Section
 from appliance.text.reader import Reader, Steps
 
@@ -20,6 +21,9 @@ def read(reader: Reader) -> Steps[None]:
     yield from SECTION.read(reader, call)
 
 
+_TAGS = Tags(head="\n<function={name}>\n", key="<parameter={key}>\n", end="\n</parameter>\n", tail="</function>\n")
+FORM = Form(_TAGS.call, begin=SECTION.begin, end=SECTION.end, between="\n", each=True, opening=SECTION.begin)
+
 FORMAT = ToolFormat(
     name="qwen3_coder",
     aliases=("qwen3_xml", "qwen3_coder_xml", "qwen3_5", "nemotron3", "nemotron_v3"),
@@ -27,4 +31,5 @@ FORMAT = ToolFormat(
     openers=anywhere(SECTION.begin, SECTION.call),
     read=read,
     markers=(SECTION.end,),
+    form=FORM,
 )

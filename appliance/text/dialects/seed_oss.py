@@ -1,6 +1,7 @@
 """`<seed:tool_call><function=name><parameter=key>value</parameter>`, as Seed-OSS writes it."""
 
 from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.forms import Form, Tags
 from appliance.text.markup import Markup, Section
 from appliance.text.reader import Reader, Steps
 
@@ -17,10 +18,14 @@ def read(reader: Reader) -> Steps[None]:
     yield from _SECTION.read(reader, _call)
 
 
+_TAGS = Tags(head="<function={name}>\n", key="<parameter={key}>", end="</parameter>\n", tail="</function>\n")
+FORM = Form(_TAGS.call, begin=f"{_SECTION.begin}\n", end=_SECTION.end, opening=_SECTION.begin)
+
 FORMAT = ToolFormat(
     name="seed_oss",
     aliases=("seed",),
     openers=anywhere(_SECTION.begin),
     read=read,
     markers=(_SECTION.end,),
+    form=FORM,
 )

@@ -36,4 +36,5 @@ FORMAT = ToolFormat(
     openers=(*anywhere(_SECTION.begin), *qwen3_coder.FORMAT.openers),
     read=read,
     markers=(_SECTION.call, _SECTION.end, _KIND, _END, *qwen3_coder.FORMAT.markers),
+    form=qwen3_coder.FORM,
 )

@@ -2,6 +2,7 @@
 
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, at_line
+from appliance.text.forms import Form, json_call
 from appliance.text.reader import Reader, Steps
 
 _LIST, _FENCE = "[", "```"
@@ -19,4 +20,6 @@ def read(reader: Reader) -> Steps[None]:
     yield from reader.option(_FENCE)
 
 
-FORMAT = ToolFormat(name="xlam", openers=at_line(_LIST, _FENCE), read=read)
+FORM = Form(json_call(), begin=_LIST, between=", ", end="]")
+
+FORMAT = ToolFormat(name="xlam", openers=at_line(_LIST, _FENCE), read=read, form=FORM)

@@ -1,8 +1,19 @@
 """What a reasoning format is."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from appliance.text.dialects.format import ToolFormat
+
+
+class Start(Enum):
+    """Where an answer begins."""
+
+    OPEN = auto()
+    """Before the reasoning, which may follow or not."""
+    INSIDE = auto()
+    OVER = auto()
+    """Behind the reasoning: the prompt closed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +22,9 @@ class Reasoning:
 
     With `implied` an answer begins inside the reasoning unless its prompt ends with the reasoning closed.
     With `again` reasoning may open later in the answer too. `wraps` are pairs of tags around the answer itself, which
-    are no text. A format with `frames` says in the headers of its frames what is reasoning.
+    are no text. A format with `frames` says in the headers of its frames what is reasoning. What a grammar is told of
+    them: `thoughts` begin a frame before the answer and `thought_end` ends it, an `answer` stands between two texts,
+    and `last` may stand behind everything.
     """
 
     name: str
@@ -22,6 +35,10 @@ class Reasoning:
     again: bool = False
     wraps: tuple[tuple[str, str], ...] = ()
     frames: ToolFormat | None = None
+    thoughts: tuple[str, ...] = ()
+    thought_end: str = ""
+    answer: tuple[str, str] = ("", "")
+    last: str = ""
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -40,3 +57,9 @@ class Reasoning:
     def closed(self, prompt: str) -> bool:
         """Whether a prompt that ends like this has closed the reasoning."""
         return bool(self.close) and prompt.rstrip().endswith(self.close)
+
+    def start(self, prompt: str, *, inside: bool = False) -> Start:
+        """Where an answer to a prompt that ends like this begins; `inside` where its end alone does not show it."""
+        if inside or self.opened(prompt):
+            return Start.INSIDE
+        return Start.OVER if self.closed(prompt) else Start.OPEN
