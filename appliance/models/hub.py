@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from huggingface_hub import DryRunFileInfo
 
 _NEEDED = ["*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.model", "*.tiktoken", "*.txt", "*.py"]
-# Other formats of the same weights, and what stands in directories, would be fetched for nothing.
-_NOT_NEEDED = ["*/*", "consolidated*", "*.bin", "*.pt", "*.pth"]
+# Other formats of the same weights, and what stands in directories but templates, would be fetched for nothing.
+_NOT_NEEDED = ["consolidated*", "*.bin", "*.pt", "*.pth"]
+_TEMPLATES = "additional_chat_templates/"
 _LOOK_EVERY = 0.25
 
 
@@ -60,6 +61,7 @@ def _wanted_files(source: Source, store: Store) -> "list[DryRunFileInfo]":
         ignore_patterns=_NOT_NEEDED,
         dry_run=True,
     )
+    files = [file for file in files if "/" not in file.filename.removeprefix(_TEMPLATES)]
     names = {file.filename for file in files}
     if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
         raise _no_model(source, list_repo_files(source.ref, revision=source.revision))

@@ -22,6 +22,7 @@ _SAMPLING: Mapping[str, tuple[str, type[int] | type[float]]] = {
 }
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 _REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_FOR_TOOLS = "additional_chat_templates/tool_use.jinja"
 _SNAPSHOT = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/[^/]+/?$")
 
 
@@ -66,13 +67,15 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _template(directory: Path) -> str | None:
-    """The chat template in the order loaders look: a file of its own, then the tokenizer's configuration."""
-    own = directory / "chat_template.jinja"
-    if own.is_file():
-        try:
-            return own.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise SourceError(f"cannot read {own}: {error}") from error
+    """The chat template in the order loaders look: a file of its own, then the tokenizer's configuration. Of several
+    the one for tools, which tells more of the model than the default one.
+    """
+    for own in (directory / _FOR_TOOLS, directory / "chat_template.jinja"):
+        if own.is_file():
+            try:
+                return own.read_text(encoding="utf-8")
+            except (OSError, ValueError) as error:
+                raise SourceError(f"cannot read {own}: {error}") from error
     for name in ("chat_template.json", "tokenizer_config.json"):
         match (_read(directory / name) or {}).get("chat_template"):
             case str(text):
@@ -83,7 +86,6 @@ def _template(directory: Path) -> str | None:
 
 
 def _telling_template(named: list[Any]) -> str | None:
-    """Of several templates the one that shows tool calls, which tells more of the model than the default one."""
     templates = {entry.get("name"): entry.get("template") for entry in named if isinstance(entry, dict)}
     found = templates.get("tool_use") or templates.get("default")
     return found if isinstance(found, str) else None

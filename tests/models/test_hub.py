@@ -23,6 +23,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
     model = tiny_vocab_llama(tmp_path / "model")
     files = {path.name: path.read_bytes() for path in model.iterdir()}
     unwanted = {"README.md": b"# hello", "pytorch_model.bin": b"pickle", "onnx/model.safetensors": b"other"}
+    files["additional_chat_templates/tool_use.jinja"] = b"tools"
     with hub_serving(files | unwanted) as serving:
         yield serving
 
@@ -52,6 +53,7 @@ def test_a_repository_is_fetched_once_and_without_what_is_not_needed(hub: Hub, t
     lines = pull(tmp_path, "hf:owner/model", hub.url)
     path = Path(lines[-1]["path"])
     assert sorted(file.name for file in path.iterdir()) == [
+        "additional_chat_templates",
         "config.json",
         "generation_config.json",
         "model.safetensors",
@@ -61,6 +63,7 @@ def test_a_repository_is_fetched_once_and_without_what_is_not_needed(hub: Hub, t
     assert lines[-2]["done"] == lines[-2]["total"] > 300_000
     assert store(tmp_path).locate(parse("hf:owner/model", "/", {})) == path
     assert inspect(path).repo == "owner/model"
+    assert inspect(path).template == "tools"
     hub.files.clear()
     assert pull(tmp_path, "hf:owner/model", hub.url) == lines[-1:]
 
