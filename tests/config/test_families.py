@@ -110,7 +110,7 @@ TEMPLATES = [
     ),
     ("lfm2", "lfm2_pythonic", "none", "<|im_start|> List of tools: <|tool_list_start|>[ <|tool_response_start|>"),
     ("lfm2.5", "lfm2_pythonic", "think_tags", "<|im_start|> List of tools: [ keep_past_thinking"),
-    ("command-r", "command", "none", "<|START_OF_TURN_TOKEN|> Action:"),
+    ("command-r", "command_r", "none", "<|START_OF_TURN_TOKEN|> Action:"),
     ("command", "command", "command", "<|START_OF_TURN_TOKEN|> <|START_ACTION|> <|START_THINKING|> Action:"),
     ("smollm2", "none", "none", "<|im_start|> named SmolLM"),
     ("smollm3", "hermes_json", "think_tags", "<|im_start|> xml_tools <tool_call> /no_think enable_thinking <think>"),
