@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from appliance.config import tuning
 from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY, CachePolicy, Listen, MemorySettings, Queue, ServerSettings, Tls
 from appliance.config.listen import BadAddress, address
@@ -143,4 +144,5 @@ class Blocks:
             path=directory,
             ttl=prefix.get("ttl", 604800.0),
             share=value.get("share", "key"),
+            stored=tuning.kv({name: prefix[name] for name in ("bits", "group") if name in prefix}),
         )

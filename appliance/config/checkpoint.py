@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from appliance.config.attention import Attention
 from appliance.vocab.request import SamplingPatch
 
 
@@ -19,3 +20,4 @@ class Checkpoint:
     context: int | None
     repo: str | None
     weight_bytes: int
+    attention: Attention = Attention()

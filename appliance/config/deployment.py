@@ -115,7 +115,9 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """`prefix_bytes` 0 keeps no prefixes, `disk_bytes` 0 none on disk. `path` is absolute, `ttl` seconds."""
+    """`prefix_bytes` 0 keeps no prefixes, `disk_bytes` 0 none on disk. `path` is absolute, `ttl` seconds, `stored`
+    the form of kept keys and values (None: that of running ones).
+    """
 
     name: str
     prefix_bytes: int
@@ -123,6 +125,7 @@ class CachePolicy:
     path: str = ""
     ttl: float = 604800.0
     share: Literal["key", "all"] = "key"
+    stored: Kv | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,7 @@ class ModelSpec:
     kind: ModelKind = "text"
     retry_load: RetryLoad = RetryLoad()
     kv: Kv | None = None
+    max_kv: int | None = None
     quantize: Quantized | None = None
     speculative: Speculative | None = None
     warm: tuple[str, ...] = ()

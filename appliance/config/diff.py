@@ -45,6 +45,7 @@ APPLY: Mapping[str, Apply] = {
     "models.*.speculative": "engine",
     "models.*.trust_remote_code": "engine",
     "models.*.kv": "cache",
+    "models.*.max_kv": "engine",
 }
 """What a change of a setting, or of anything below it, needs; `*` is any name. The schema says the same."""
 

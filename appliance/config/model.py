@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from appliance.config import sources, tuning
+from appliance.config.attention import misfit, unwindowed
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import EMPTY, CachePolicy, Family, ModelSpec, Source
 from appliance.config.family import GENERIC
@@ -13,7 +14,7 @@ from appliance.config.fingerprint import FileFact, fingerprint
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
 from appliance.config.suggest import did_you_mean
-from appliance.config.tuning import Quantized, RetryLoad, Speculative
+from appliance.config.tuning import Kv, Quantized, RetryLoad, Speculative
 from appliance.config.world import Notes, World
 from appliance.errors import SourceError
 from appliance.vocab.request import SamplingPatch
@@ -53,6 +54,7 @@ class Models:
         checkpoint = self.checkpoint(name, source) if files is not None else None
         dtype, trust = value.get("dtype", "auto"), written.get("trust_remote_code", False)
         kind, quantize = written.get("kind", "text"), tuning.quantized(written.get("quantize"))
+        max_kv = written.get("max_kv")
         speculative = tuning.speculative(written.get("speculative"), self.draft(name, written, catalogue))
         return ModelSpec(
             name=name,
@@ -71,11 +73,12 @@ class Models:
             template_text=self.template(name, written),
             family=_spoken(self.family(name, written, source, checkpoint), written.get("dialects", EMPTY)),
             checkpoint=checkpoint.generation if checkpoint else SamplingPatch(),
-            fingerprint=fingerprint(source, dtype, trust, files or (), _loading(kind, quantize, speculative)),
+            fingerprint=fingerprint(source, dtype, trust, files or (), _loading(kind, quantize, speculative, max_kv)),
             extends=written.get("extends"),
             kind=kind,
             retry_load=RetryLoad(**{**defaults.get("retry_load", EMPTY), **written.get("retry_load", EMPTY)}),
-            kv=tuning.kv(written.get("kv")),
+            kv=self.form(name, written, cache, checkpoint),
+            max_kv=self.window(name, written, checkpoint),
             quantize=quantize,
             speculative=speculative,
             warm=self.warm(name, written),
@@ -177,6 +180,31 @@ class Models:
             return None
         return self.world.text(file, self.notes, ("models", name, "template", "file"))
 
+    def form(
+        self, name: str, written: Mapping[str, Any], cache: CachePolicy, checkpoint: Checkpoint | None
+    ) -> Kv | None:
+        """That of running keys and values; a note where they, or kept ones, cannot have theirs."""
+        form = tuning.kv(written.get("kv"))
+        if checkpoint is not None:
+            if form is not None and (why := misfit(checkpoint.attention, form)):
+                self.notes.say("E225", ("models", name, "kv"), why, "delete it, or choose another group", key=True)
+            if cache.stored is not None and (why := misfit(checkpoint.attention, cache.stored)):
+                path: Path = ("models", name, "cache") if "cache" in written else ("cache", cache.name, "prefix")
+                self.notes.say("E225", path, f"{cache.name} keeps prefixes in {cache.stored.bits} bits: {why}",
+                               "use a cache policy without `bits`")  # fmt: skip
+        return form
+
+    def window(self, name: str, written: Mapping[str, Any], checkpoint: Checkpoint | None) -> int | None:
+        """How far back its sequences look; a note where the model does not allow that."""
+        path: Path = ("models", name, "max_kv")
+        if (tokens := written.get("max_kv")) is not None:
+            if "kv" in written:
+                self.notes.say("E225", path, "a window's keys and values cannot be quantized", "delete `kv` or it",
+                               key=True)  # fmt: skip
+            if checkpoint is not None and (why := unwindowed(checkpoint.attention)):
+                self.notes.say("E225", path, why, "delete it", key=True)
+        return tokens
+
     def warm(self, name: str, written: Mapping[str, Any]) -> tuple[str, ...]:
         paths = enumerate(written.get("warm", ()))
         texts = [self.world.text(file, self.notes, ("models", name, "warm", i)) for i, file in paths]
@@ -209,8 +237,11 @@ def _spoken(family: Family, dialects: Mapping[str, str]) -> Family:
     )
 
 
-def _loading(kind: str, quantize: Quantized | None, speculative: Speculative | None) -> Mapping[str, Any]:
-    """What decides the weights besides source and dtype, where it was given."""
+def _loading(
+    kind: str, quantize: Quantized | None, speculative: Speculative | None, max_kv: int | None
+) -> Mapping[str, Any]:
+    """What decides the weights, and what is built over them once, besides source and dtype, where it was given."""
     given: dict[str, Any] = {} if kind == "text" else {"kind": kind}
+    given |= {} if max_kv is None else {"max_kv": max_kv}
     parts = {"quantize": quantize, "speculative": speculative}
     return given | {name: asdict(part) for name, part in parts.items() if part is not None}

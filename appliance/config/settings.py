@@ -188,6 +188,7 @@ def _model(model: ModelSpec) -> Rows:
     yield ("idle_unload",), _seconds(model.idle_unload)
     yield ("context",), Setting(model.context, show_tokens)
     yield ("concurrency",), model.concurrency
+    yield ("max_kv",), Setting(model.max_kv, show_tokens) if model.max_kv is not None else None
     yield ("cache",), model.cache.name
     yield ("load_timeout",), _seconds(model.load_timeout)
     yield ("retry_load", "first"), _seconds(model.retry_load.first)
@@ -230,6 +231,8 @@ def _cache(cache: CachePolicy) -> Rows:
         yield ("prefix", "ttl"), _seconds(cache.ttl)
     yield ("share",), cache.share
 
+        for name in ("bits", "group"):
+            yield ("prefix", name), getattr(cache.stored, name, None)
 
 def _key(key: Key) -> Rows:
     yield ("secret",), key.secret

@@ -15,7 +15,7 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True)
 class Kv:
-    """Keys and values in fewer bits from the position `from_token` on."""
+    """Keys and values in fewer bits, of sequences of `from_token` tokens and more."""
 
     bits: int
     group: int = 64

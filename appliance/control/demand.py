@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from appliance.config.deployment import Deployment, ModelSpec
+from appliance.config.tuning import Kv
 from appliance.control.eviction import Policy
 from appliance.control.footprint import ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
-from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, Speculative
+from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
 
 PREFIX_SHARE = 1 / 3
 """The most of an engine's share of free memory its prefix cache may take from running requests."""
@@ -82,6 +83,7 @@ class Demand:
             dtype=self.first.dtype,
             trust_remote_code=self.first.trust_remote_code,
             speculative=guessing and Speculative(**asdict(guessing)),
+            max_kv=self.first.max_kv,
         )
 
     def settings(self, share: int) -> EngineSettings:
@@ -95,6 +97,8 @@ class Demand:
             prefix_bytes=prefix,
             stall_target=self.stall_target,
             disk=self._disk,
+            kv=_most_exact(model.kv for model in self.models),
+            stored=_most_exact(model.cache.stored for model in self.models),
         )
 
     @property
@@ -104,6 +108,15 @@ class Demand:
         if not wished.disk_bytes or not wished.prefix_bytes:
             return None
         return DiskSettings(path=wished.path, bytes=wished.disk_bytes, ttl=wished.ttl, key=self.first.fingerprint)
+
+
+def _most_exact(forms: Iterable[Kv | None]) -> KvForm | None:
+    """Sharers have one form: that of the model which is given up least."""
+    wished = list(forms)
+    if any(form is None for form in wished):
+        return None
+    best = max((form for form in wished if form is not None), key=lambda form: (form.bits, form.from_token))
+    return KvForm(bits=best.bits, group=best.group, from_token=best.from_token)
 
 
 def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, Demand]:

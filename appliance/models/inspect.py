@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from appliance.config.attention import attention
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Source
 from appliance.errors import SourceError
@@ -43,6 +44,7 @@ def inspect(directory: Path) -> Checkpoint:
         context=_context(config),
         repo=_repo(directory, config),
         weight_bytes=sum(file.stat().st_size for file in directory.glob("*.safetensors")),
+        attention=attention(config),
     )
 
 

@@ -25,7 +25,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the weights in memory; two equal specs are one engine.
 
     `backend` is `mlx` (then `path` is a model directory) or `fake` (then `path` is a script). With `tokenizer_only`
-    no weights are loaded: it can count and render prompts, and nothing else.
+    no weights are loaded: it can count and render prompts, and nothing else. `max_kv` is the window of last tokens
+    that sequences look back at (None: all).
     """
 
     backend: Literal["mlx", "fake"]
@@ -34,6 +35,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     trust_remote_code: bool = False
     tokenizer_only: bool = False
     speculative: Speculative | None = None
+    max_kv: int | None = None
 
 
 class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +64,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     `context` is the largest prompt plus answer in tokens, `concurrency` the rows decoded together,
     `kv_bytes` the budget of all rows' keys and values, `prefix_bytes` that of the prefix cache (0: none),
     `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine.
-    What follows takes a KV store of its own: `kv` is the form of keys and values (None: exact), `stored` that of kept
-    prefixes whose rows are exact, `max_kv` the window of the last tokens that rows look back at (None: all).
+    What follows takes another KV store: `kv` is the form of keys and values (None: exact), `stored` that of kept
+    prefixes of exact rows.
     """
 
     context: int
@@ -74,7 +76,6 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     disk: DiskSettings | None = None
     kv: KvForm | None = None
     stored: KvForm | None = None
-    max_kv: int | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from appliance.config.attention import Attention
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Source
 from appliance.errors import SourceError
@@ -31,6 +32,7 @@ def test_a_whole_checkpoint(tmp_path: Path) -> None:
         context=2048,
         repo=None,
         weight_bytes=(model / "model.safetensors").stat().st_size,
+        attention=Attention(head_dim=16),
     )
 
 
