@@ -28,7 +28,10 @@ DOCUMENT = f"{BASE}/openapi.json"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` in OpenAPI's form; `query` are parameters, `statuses` errors it may answer with beside 400 and 500."""
+    """`path` in OpenAPI's form; `query` are parameters, `statuses` errors it may answer with beside 400 and 500.
+
+    A guarded one is done only to the generation that `If-Match` names, if it names one.
+    """
 
     method: str
     path: str
@@ -55,12 +58,13 @@ ROUTES = (
           statuses=(404, 412, 422)),
     Route("GET", "/events", routes.events),
     Route("GET", "/models/{name}/cache", routes.cache, types.CacheAnswer, statuses=(404,)),
-    Route("POST", "/models/{name}/load", routes.load, types.ModelAnswer, query=("timeout",),
-          statuses=(404, 503, 504)),
-    Route("POST", "/models/{name}/unload", routes.unload, types.ModelAnswer, query=("now",),
-          statuses=(404, 409)),
-    Route("POST", "/models/{name}/pin", routes.pin, types.ModelAnswer, query=("for",), statuses=(404,)),
-    Route("POST", "/shutdown", routes.shutdown, types.Accepted, success=202),
+    Route("POST", "/models/{name}/load", routes.load, types.ModelAnswer, query=("timeout",), guarded=True,
+          statuses=(404, 412, 503, 504)),
+    Route("POST", "/models/{name}/unload", routes.unload, types.ModelAnswer, query=("now",), guarded=True,
+          statuses=(404, 409, 412)),
+    Route("POST", "/models/{name}/pin", routes.pin, types.ModelAnswer, query=("for",), guarded=True,
+          statuses=(404, 412)),
+    Route("POST", "/shutdown", routes.shutdown, types.Accepted, guarded=True, success=202, statuses=(412,)),
 )  # fmt: skip
 """All that the socket answers, below BASE, and its OpenAPI document."""
 
@@ -79,7 +83,7 @@ def build_admin(admin: Admin, document: bytes) -> Sanic[Any, Any]:
         path = f"{BASE}{route.path.replace('{', '<').replace('}', '>')}"
         name = f"{route.method}{route.path.translate(str.maketrans('/{}', '___'))}"
         app.add_route(
-            partial(_call, route.handler, admin),
+            partial(_call, route, admin),
             path,
             methods=[route.method],
             name=name,
@@ -89,12 +93,12 @@ def build_admin(admin: Admin, document: bytes) -> Sanic[Any, Any]:
     return app
 
 
-async def _call(
-    handler: Callable[..., Awaitable[HTTPResponse | None]], admin: Admin, request: Request, **parts: str
-) -> HTTPResponse | None:
+async def _call(route: Route, admin: Admin, request: Request, **parts: str) -> HTTPResponse | None:
     if request.method == "POST":
         await request.receive_body()
-    return await handler(request, admin, **parts)
+    if route.guarded:
+        routes.guard(request, admin)
+    return await route.handler(request, admin, **parts)
 
 
 def _answer_error(request: Request, raised: Exception) -> HTTPResponse:

@@ -21,7 +21,7 @@ from appliance.control.observer import Observer
 from appliance.control.registry import unloaded
 from appliance.control.reload import Reloader
 from appliance.control.running import Outcome, Proposal
-from appliance.errors import BadRequest, TimedOut, UnknownGeneration, UnknownModel, Unsupported
+from appliance.errors import BadRequest, GenerationMoved, TimedOut, UnknownGeneration, UnknownModel, Unsupported
 from appliance.server import admin_types as types
 from appliance.server.context import Context
 
@@ -274,6 +274,12 @@ def _seconds(request: Request, name: str, default: float) -> float:
     if not seconds >= 0:
         raise BadRequest(f"{name} must be a number of seconds", param=name)
     return seconds
+
+
+def guard(request: Request, admin: Admin) -> None:
+    """Raises GenerationMoved where the request is meant for another generation than the one that runs."""
+    if (base := _if_match(request)) not in (None, admin.generation):
+        raise GenerationMoved(f"generation {admin.generation} is running, not {base}")
 
 
 def _if_match(request: Request) -> int | None:

@@ -182,6 +182,16 @@ def test_a_write_meant_for_another_generation_is_refused(admin: Socket, path: st
     assert admin.ask("POST", path, json=body, headers={"if-match": '"1"'})["reload"]["status"] == "unchanged"
 
 
+ON_MODELS = ("/models/demo/load", "/models/demo/pin", "/models/demo/unload", "/shutdown")
+
+
+@pytest.mark.parametrize("path", ON_MODELS)
+def test_what_is_done_to_engines_can_be_meant_for_one_generation_too(admin: Socket, path: str) -> None:
+    error = admin.ask("POST", path, 412, headers={"if-match": '"7"'})["error"]
+    assert (error["code"], error["message"]) == ("generation_moved", "generation 1 is running, not 7")
+    assert admin.ask("GET", "/status")["generation"] == 1
+
+
 def test_a_rollback_is_a_new_generation_that_stays_until_the_file_is_saved(
     admin: Socket, running: Up, file: Path
 ) -> None:
