@@ -1,6 +1,7 @@
 """A changed `server.listen` is applied by a save: new addresses first, old ones left once their answers are over."""
 
 import json
+import os
 import signal
 import socket
 import time
@@ -184,3 +185,20 @@ def test_a_socket_that_was_not_handed_over_at_the_start_is_refused(live: Live) -
     answer = live.listen("fd:3")
     assert answer.status_code == 422
     assert "is handed over when the appliance starts; restart it" in answer.json()["problems"][0]["message"]
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="descriptors are counted in /proc")
+def test_addresses_that_change_often_leave_nothing_open(live: Live) -> None:
+    pid, path = live.up.process.pid, live.directory / "a.sock"
+
+    def settled() -> int:
+        live.listen(f"127.0.0.1:{live.port}")
+        assert ask(live.port) == "You said: hi"
+        return len(os.listdir(f"/proc/{pid}/fd"))
+
+    before = settled()
+    for _ in range(10):
+        live.listen(f"127.0.0.1:{free_port()}", f"unix:{path}")
+        live.listen(f"127.0.0.1:{live.port}", f"127.0.0.1:{free_port()}")
+    assert live.listen("fd:3").status_code == 422
+    until(lambda: settled() <= before)
