@@ -32,13 +32,12 @@ class Verdict:
 
 def verdict(subject: Subject, forced: Family | None = None) -> Verdict:
     """The template under the model's family, or another, with each of its switches on and off."""
-    family, facts = forced or subject.family, subject.checkpoint
-    if facts is None:
-        return Verdict(subject.name, family, why_not="its files are not here")
-    if facts.template is None:
-        return Verdict(subject.name, family, why_not="it has no chat template")
-    renderer = Renderer(facts.template, CONSTANTS, datetime.now)
-    kwargs = family.template_kwargs if forced else {**family.template_kwargs, **subject.kwargs}
+    family = forced or subject.family
+    if subject.template is None:
+        why_not = "it has no chat template" if subject.checkpoint else "its files are not here"
+        return Verdict(subject.name, family, why_not=why_not)
+    renderer = Renderer(subject.template, CONSTANTS, datetime.now)
+    kwargs = forced.template_kwargs if forced else subject.kwargs
     found = [
         mismatch.message
         for variables in _switched(kwargs)

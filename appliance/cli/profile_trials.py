@@ -15,6 +15,7 @@ from appliance.config.family_draft import draft, texts
 from appliance.errors import BadRequest
 
 FAILURE, CANNOT_WRITE = 1, 73
+SCHEMA = "family.schema.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 What = Annotated[
@@ -84,6 +85,7 @@ def new(
         text = _drafted(name, subject)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            (where / SCHEMA).write_text(load.schema_text("family"), encoding="utf-8")
             with path.open("x", encoding="utf-8") as out:
                 out.write(text)
         except OSError as error:
@@ -98,8 +100,8 @@ def new(
 
 def _drafted(name: str, subject: Subject | None) -> str:
     facts = subject.checkpoint if subject else None
-    if facts is None or not facts.template:
+    if subject is None or not subject.template:
         return draft(name, facts, [], "none", "none")
     others = [text for file in families().values() for way in file.matches for text in way.template_has]
-    tools, reasoning = fitting(facts.template)
-    return draft(name, facts, texts(facts.template, others), tools, reasoning)
+    tools, reasoning = fitting(subject.template)
+    return draft(name, facts, texts(subject.template, others), tools, reasoning)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,19 @@ from appliance.cli.offline import examine
 from appliance.cli.reading import read
 from appliance.config import load
 from appliance.config.checkpoint import Checkpoint
-from appliance.config.deployment import EMPTY, Family, ModelSpec
+from appliance.config.deployment import EMPTY, Deployment, Family, ModelSpec
 from appliance.config.families import Families
 from appliance.config.family import GENERIC, FamilyFile
 from appliance.config.load_families import known
 from appliance.config.problem import Rejected
+from appliance.config.sampling import decide, find
 from appliance.config.suggest import did_you_mean
 from appliance.errors import BadRequest
 from appliance.models.inspect import inspect_source
 from appliance.models.store import Store
-from appliance.vocab.request import SamplingPatch
+from appliance.vocab.request import GenerateRequest, SamplingPatch
 
+_ALONE = "model"
 TEMPLATE = ".jinja"
 
 
@@ -28,14 +30,16 @@ TEMPLATE = ".jinja"
 class Subject:
     """A model, or a chat template alone, with its family and why it is that one.
 
-    `checkpoint` is None where the files are not here; `kwargs` are the template's variables by the deploy file.
+    `checkpoint` is None where the files are not here. `template` is the one it is served with, `kwargs` that one's
+    variables where a request says nothing.
     """
 
     name: str
     checkpoint: Checkpoint | None
     family: Family
     why: str
-    kwargs: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    template: str | None
+    kwargs: Mapping[str, Any]
 
 
 def families() -> Families:
@@ -64,11 +68,12 @@ def subjects(what: str | None, file: Path) -> list[Subject]:
         raise BadRequest(f"there is no {file}; name a model, a source or a directory with chat templates")
     if what is None or what in models:
         written = examined.written.value["models"] if examined else {}
-        chosen = models if what is None else {what: models[what]}
-        return [_of_model(name, spec, "family" in written.get(name, EMPTY)) for name, spec in chosen.items()]
+        assert examined is not None
+        chosen = models if what is None else [what]
+        return [_of_model(name, examined.deployment, "family" in written.get(name, EMPTY)) for name in chosen]
     if found := list(_templates(Path(what).expanduser())):
         return found
-    return [_of_model(what, _alone(what, models), forced=False)]
+    return [replace(_of_model(_ALONE, _alone(what, models), forced=False), name=what)]
 
 
 def _templates(path: Path) -> Iterator[Subject]:
@@ -80,7 +85,8 @@ def _templates(path: Path) -> Iterator[Subject]:
         facts = Checkpoint("", (), _text(each), SamplingPatch(), None, None, 0)
         family = every.recognise(facts)
         why = "recognised by its text" if family else "no family recognises its text"
-        yield Subject(each.name, facts, family.family if family else every[GENERIC].family, why)
+        found = family.family if family else every[GENERIC].family
+        yield Subject(each.name, facts, found, why, facts.template, found.template_kwargs)
 
 
 def _text(path: Path) -> str:
@@ -90,23 +96,25 @@ def _text(path: Path) -> str:
         raise BadRequest(f"{path} cannot be read: {error}") from None
 
 
-def _alone(source: str, models: Mapping[str, ModelSpec]) -> ModelSpec:
-    """A source as a model of its own with everything by default."""
+def _alone(source: str, models: Mapping[str, ModelSpec]) -> Deployment:
+    """A deployment of nothing but a source, with everything by default."""
     quoted = source.replace("'", "''")
     try:
-        document = f"version: 1\nmodels:\n  model:\n    source: '{quoted}'\n".encode()
-        [spec] = read(Path.cwd() / "deploy.yaml", document=document).models.values()
+        document = f"version: 1\nmodels:\n  {_ALONE}:\n    source: '{quoted}'\n".encode()
+        return read(Path.cwd() / "deploy.yaml", document=document)
     except Rejected as rejected:
         first = rejected.problems[0]
         there = f"; the deploy file has {', '.join(models)}" if models else ""
         raise BadRequest(f"{source!r}: {first.message}{first.hint and f'; {first.hint}'}{there}") from None
-    return spec
 
 
-def _of_model(name: str, spec: ModelSpec, forced: bool) -> Subject:
+def _of_model(name: str, deployment: Deployment, forced: bool) -> Subject:
+    spec = deployment.models[name]
     checkpoint = inspect_source(spec.source, Store())
-    kwargs = {**spec.family.template_kwargs, **spec.own.template}
-    return Subject(name, checkpoint, spec.family, _why(spec, checkpoint, forced), kwargs)
+    template = spec.template_text or (checkpoint.template if checkpoint else None)
+    silent = GenerateRequest(model=name, messages=(), sampling=SamplingPatch())
+    kwargs = decide(deployment, find(deployment, name), silent, seed=0).template
+    return Subject(name, checkpoint, spec.family, _why(spec, checkpoint, forced), template, kwargs)
 
 
 def _why(spec: ModelSpec, checkpoint: Checkpoint | None, forced: bool) -> str:

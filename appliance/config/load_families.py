@@ -60,10 +60,18 @@ def parsed(text: str, name: str) -> tuple[FamilyFile | None, list[Problem]]:
 def known(directory: Path | None) -> Families:
     """Those shipped, and over them those of a user's own directory, where there is one. Raises Rejected."""
     paths = sorted(directory.glob("*.yaml")) if directory is not None else []
-    found = [(str(path), family(path.read_text(encoding="utf-8"), str(path))) for path in paths]
+    found = [(str(path), family(_text(path), str(path))) for path in paths]
     if problems := unique(found):
         raise Rejected(problems)
     return with_own(file for _, file in found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror or error}"
+        raise Rejected([at(Place(str(path), 1, 1, 2), "E108", (), why)]) from None
 
 
 def unique(found: Iterable[tuple[str, FamilyFile]]) -> list[Problem]:

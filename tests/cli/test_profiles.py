@@ -134,6 +134,17 @@ def test_a_directory_of_templates_is_tested_whole(capsys: pytest.CaptureFixture[
     assert [found["model"] for found in whole["data"]] == ["a.jinja", "b.jinja"]
 
 
+def test_what_the_deploy_file_says_of_a_model_is_what_is_tested(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("deploy.yaml").write_text(
+        "version: 1\nmodels:\n"
+        "  a: {source: ./plain, template: {file: templates/a.jinja}, family: qwen3}\n"
+        "  b: {source: ./thinks, family: kimi-k2}\n"
+    )
+    code, whole = data(capsys, "test")
+    assert code == 1
+    assert [bool(found["mismatches"]) for found in whole["data"]] == [False, True]
+
+
 def test_all_models_of_the_deploy_file_are_tested_and_those_not_here_are_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -173,3 +184,6 @@ def test_a_broken_family_of_ones_own_is_said_with_its_line(here: Path, capsys: p
     (here / "home" / "profiles" / "x.yaml").write_text("family: x\nstopp: {}\nsource: {card: mine}\n")
     code, _, err = run(capsys, "ls")
     assert (code, "x.yaml:2" in err) == (78, True)
+    (here / "home" / "profiles" / "x.yaml").write_bytes(b"caf\xe9")
+    code, _, err = run(capsys, "ls")
+    assert (code, "not UTF-8" in err) == (78, True)
