@@ -64,7 +64,7 @@ def main() -> None:
     source = models.directory(asked.model)
     with tempfile.TemporaryDirectory() as name:
         others = [_twin(source, Path(name) / str(number)) for number in range(2)]
-        deploy = partial(_models, str(source), others)
+        deploy = partial(_deploy, str(source), others)
         soaked = soak(deploy, asked.minutes * 60, asked.clients, asked.tokens, asked.pace)
     report.save(asked, {"readings": [asdict(r) for r in soaked.readings], "counts": soaked.counts,
                         "failures": soaked.failures})  # fmt: skip
@@ -82,13 +82,16 @@ def _twin(source: Path, directory: Path) -> str:
     return str(directory)
 
 
-def _models(source: str, others: Sequence[str], number: int) -> dict[str, object]:
-    """As of the nth reload: another default each time, and another engine for one of them."""
-    common = {"dtype": "float32", "concurrency": 8, "context": "2k", "idle_unload": "never"}
-    return {
+def _deploy(source: str, others: Sequence[str], number: int) -> dict[str, object]:
+    """As of the nth reload: another default each time, and another engine for one of them. The prefix cache is small,
+    so that it is full when the first reading is taken.
+    """
+    common = {"dtype": "float32", "concurrency": 8, "context": "2k", "idle_unload": "never", "cache": "small"}
+    models = {
         STEADY: {**common, "source": source, "sampling": {"top_p": 0.9 if number % 2 else 0.95}},
         TOSSED: {**common, "source": others[number % len(others)]},
     }
+    return {"models": models, "cache": {"small": {"prefix": {"memory": "1MiB"}}}, "engine": {"spare": True}}
 
 
 def options() -> ArgumentParser:
@@ -105,14 +108,14 @@ def options() -> ArgumentParser:
 def soak(
     deploy: Callable[[int], dict[str, object]], seconds: float, clients: int, max_tokens: int, pace: float
 ) -> Soaked:
-    """Run it; `deploy` gives the models of the nth reload."""
+    """Run it; `deploy` gives what is in the file of the nth reload, beside the server."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         environ = {**os.environ, "APPLIANCE_HOME": str(directory / "home")}
         port = servers.free_port()
 
         def file(number: int) -> str:
-            return json.dumps({"version": 1, "server": {"listen": f"127.0.0.1:{port}"}, "models": deploy(number)})
+            return json.dumps({"version": 1, "server": {"listen": f"127.0.0.1:{port}"}, **deploy(number)})
 
         with servers.serving(file(0), port, directory, environ) as server:
             admin = AdminClient(directory / "deploy.yaml", environ)

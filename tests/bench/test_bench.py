@@ -150,10 +150,8 @@ def test_a_soak_answers_everybody_and_lets_nothing_grow(tmp_path: Path) -> None:
         script.write_text(SCRIPT + "step_ms: 2\n")
 
     def deploy(number: int) -> dict[str, object]:
-        return {
-            "steady": {"source": f"fake:{scripts[0]}", "sampling": {"top_p": 0.5 + number % 2 / 10}},
-            "tossed": {"source": f"fake:{scripts[1 + number % 2]}"},
-        }
+        steady = {"source": f"fake:{scripts[0]}", "sampling": {"top_p": 0.5 + number % 2 / 10}}
+        return {"models": {"steady": steady, "tossed": {"source": f"fake:{scripts[1 + number % 2]}"}}}
 
     soaked = soak.soak(deploy, 20, clients=4, max_tokens=8, pace=1.5)
     assert soaked.failures == ()
