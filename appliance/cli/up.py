@@ -22,6 +22,7 @@ from appliance.config.problem import Rejected, human
 from appliance.control.beside import prefer_the_loop
 from appliance.control.conditions import Missing
 from appliance.control.events import Events
+from appliance.control.hooks import Hooks
 from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.leftover import remove_leftovers
 from appliance.control.observer import Observer
@@ -193,9 +194,10 @@ async def _serve(
             await socket.start()
             for _, sock in bound:
                 print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
+            hooks = Hooks(events, lambda: running.deployment.hooks, os.environ)
             async with asyncio.TaskGroup() as tasks:
                 ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
-                works = (reloader.run(), serving.sweep())
+                works = (reloader.run(), hooks.run(), serving.sweep())
                 beside = [ready, *(tasks.create_task(work) for work in works)]
                 batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()

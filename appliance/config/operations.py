@@ -21,10 +21,11 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A program run on an event."""
+    """A program run on an event, for `timeout` seconds at most."""
 
     event: str
     run: tuple[str, ...]
+    timeout: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ def storage(value: Mapping[str, Any], notes: "Notes", world: "World") -> Storage
 
 
 def hooks(value: list[Mapping[str, Any]]) -> tuple[Hook, ...]:
-    return tuple(Hook(hook["event"], tuple(hook["run"])) for hook in value if {"event", "run"} <= hook.keys())
+    whole = (hook for hook in value if {"event", "run"} <= hook.keys())
+    return tuple(Hook(hook["event"], tuple(hook["run"]), hook.get("timeout", 30.0)) for hook in whole)
 
 
 def observability(value: Mapping[str, Any]) -> Observability:

@@ -128,6 +128,7 @@ def _all(deployment: Deployment) -> Rows:
     for i, hook in enumerate(deployment.hooks):
         yield ("hooks", i, "event"), hook.event
         yield ("hooks", i, "run"), hook.run
+        yield ("hooks", i, "timeout"), _seconds(hook.timeout)
     yield from _under(("observability",), _observability(observability))
 
 
@@ -187,8 +188,8 @@ def _model(model: ModelSpec) -> Rows:
         yield (name,), getattr(model, name)
     yield ("idle_unload",), _seconds(model.idle_unload)
     yield ("context",), Setting(model.context, show_tokens)
-    yield ("concurrency",), model.concurrency
     yield ("max_kv",), Setting(model.max_kv, show_tokens) if model.max_kv is not None else None
+    yield ("concurrency",), model.concurrency
     yield ("cache",), model.cache.name
     yield ("load_timeout",), _seconds(model.load_timeout)
     yield ("retry_load", "first"), _seconds(model.retry_load.first)
@@ -229,10 +230,10 @@ def _cache(cache: CachePolicy) -> Rows:
         yield ("prefix", "disk"), _bytes(cache.disk_bytes or None)
         yield ("prefix", "path"), cache.path if cache.disk_bytes else None
         yield ("prefix", "ttl"), _seconds(cache.ttl)
-    yield ("share",), cache.share
-
         for name in ("bits", "group"):
             yield ("prefix", name), getattr(cache.stored, name, None)
+    yield ("share",), cache.share
+
 
 def _key(key: Key) -> Rows:
     yield ("secret",), key.secret

@@ -37,6 +37,31 @@ def _standing(before: tuple[Standing, ...], condition: Condition, generation: in
     return Standing(condition, now, generation)
 
 
+def changes(before: Standings, now: Standings) -> list[tuple[str, str, str, str]]:
+    """What of this is news: event, model, reason and message. A model seen for the first time has not recovered."""
+    return [
+        (event, model, new.reason, new.message)
+        for model, standings in now.items()
+        for event, new in _news({s.condition.name: s.condition for s in before.get(model, ())}, standings)
+    ]
+
+
+def _news(before: Mapping[str, Condition], now: Iterable[Standing]) -> Iterable[tuple[str, Condition]]:
+    for standing in now:
+        new, old = standing.condition, before.get(standing.condition.name)
+        if old is not None and (old.holds, old.reason) == (new.holds, new.reason):
+            continue
+        match new.name, new.holds, new.reason:
+            case "Ready", True, "Loaded":
+                yield "model.ready", new
+            case "Ready", False, "Failed":
+                yield "model.load_failed", new
+            case "Degraded", True, _:
+                yield "model.degraded", new
+            case "Degraded", False, _ if old is not None:
+                yield "model.recovered", new
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """Why the deployment has not converged; `final` where waiting cannot help."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from appliance.control.conditions import Missing, Standings, follow, missing
+from appliance.control.conditions import Missing, Standings, changes, follow, missing
 from appliance.control.events import Events
 from appliance.control.residency import EngineState
 from appliance.control.status import ModelStatus
@@ -37,11 +37,13 @@ class Observer:
     def look(self) -> None:
         """Bring everything up to date, and tell listeners what has changed since the last time."""
         self.models = self._supervisor.status()
-        self.standings = follow(self.standings, self.models, self._generation(), time.time())
+        before, self.standings = self.standings, follow(self.standings, self.models, self._generation(), time.time())
         engines = {model.fingerprint: _Seen(model.name, model.state, model.pid) for model in self.models}
         for fingerprint in engines.keys() | self._engines.keys():
             self._tell(self._engines.get(fingerprint, _NOTHING), engines.get(fingerprint, _NOTHING))
         self._engines = engines
+        for event, model, reason, message in changes(before, self.standings):
+            self._events.publish(event, model=model, reason=reason, message=message)
         self._changed.set()
         self._changed = asyncio.Event()
 
