@@ -143,7 +143,9 @@ def _text(place: str, block: Block) -> str:
         case Block(type="tool_reference", name=str(name)):
             return name
         case Block(type=kind) if kind in _OTHER_MEDIA:
-            raise Unsupported(f"`{place}` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=place)
+            raise Unsupported(
+                f"`{place}.source` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=f"{place}.source"
+            )
         case _:
             raise BadRequest(f"`{place}.type` cannot be {block.type[:40]!r} here", param=f"{place}.type")
 

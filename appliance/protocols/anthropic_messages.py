@@ -45,7 +45,9 @@ class _OutputConfig(msgspec.Struct):
 
 def _format(name: str, config: _OutputConfig) -> _OutputConfig:
     if config.format is not None and (config.format.type != "json_schema" or config.format.schema is None):
-        raise BadRequest(f"`{name}.format` must be a json_schema with a `schema`", param=f"{name}.format")
+        key = "type" if config.format.type != "json_schema" else "schema"
+        wanted = "must be 'json_schema'" if key == "type" else "is required"
+        raise BadRequest(f"`{name}.format.{key}` {wanted}", param=f"{name}.format.{key}")
     return config
 
 

@@ -61,7 +61,7 @@ def anthropic(error: ApplianceError, request: str) -> bytes:
 
 def ollama(error: ApplianceError, request: str) -> bytes:
     """What Ollama's clients read."""
-    return msgspec.json.encode({"error": error.message})
+    return msgspec.json.encode({"error": renamed(error.message, _OLLAMA_NAMES)})
 
 
 SHAPES: dict[str, Shape] = {"/v1/messages": anthropic, "/v1/responses": responses, "/api/": ollama}
@@ -74,13 +74,36 @@ def shape_of(path: str, headers: Mapping[str, str]) -> Shape:
     return anthropic if shape is openai and "anthropic-version" in headers else shape
 
 
-_RENAMED = {"messages": "input", "max_tokens": "max_output_tokens"}
+_RESPONSES_NAMES = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+}
+_ANTHROPIC_NAMES = {"stop": "stop_sequences", "response_format": "output_config.format"}
+_OLLAMA_NAMES = {
+    "max_tokens": "options.num_predict",
+    "repetition_penalty": "options.repeat_penalty",
+    "response_format": "format",
+    "reasoning_effort": "think",
+    **{name: f"options.{name}" for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop",
+                                            "presence_penalty", "frequency_penalty", "logit_bias")},
+}  # fmt: skip
+"""What a protocol calls the fields that rules of the deployment and engines know by another name."""
+
+_FIELD = re.compile(r"`(\w+)`")
+
+
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """The message with fields called as the client calls them."""
+    return _FIELD.sub(lambda found: f"`{names.get(found[1], found[1])}`", message)
 
 
 def responses_error(error: ApplianceError) -> dict[str, str | None]:
     """The value of the `error` key for a client of the Responses API."""
-    said = error_object(error)
-    return {**said, "param": _RENAMED.get(said["param"] or "", said["param"])}
+    said, names = error_object(error), _RESPONSES_NAMES
+    param = names.get(error.param or "", error.param)
+    return {**said, "message": renamed(error.message, names), "param": param}
 
 
 _ANTHROPIC_TYPES = {
@@ -98,7 +121,7 @@ _TOO_LONG = re.compile(r"context length is (?P<context>\d+) tokens.*resulted in 
 def anthropic_error(error: ApplianceError) -> dict[str, str]:
     """Anthropic's error: agents know by the wording that a prompt has become too long."""
     other = "api_error" if error.status >= 500 else "invalid_request_error"
-    message = error.message
+    message = renamed(error.message, _ANTHROPIC_NAMES)
     if isinstance(error, PromptTooLong):
         counts = _TOO_LONG.search(message)
         told = f"{counts['prompt']} tokens > {counts['context']} maximum" if counts else message

@@ -32,14 +32,15 @@ class Reader:
 
 _ROOT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in `)?\$(?P<path>[^`]*)`)?$", re.DOTALL)
+_TYPES = re.compile(r"`((?:str|int|float|bool|object|array|null)(?: \| \w+)*)`")
 _WORDS = {
-    "`str`": "a string",
-    "`int`": "an integer",
-    "`float`": "a number",
-    "`bool`": "true or false",
-    "`object`": "an object",
-    "`array`": "a list",
-    "`null`": "null",
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "an array",
+    "null": "null",
 }
 _SHOWN = 40
 
@@ -53,6 +54,8 @@ def read_object(body: bytes) -> dict[str, msgspec.Raw]:
     except msgspec.ValidationError as error:
         raise BadRequest("the body must be a JSON object") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if (place := _no_number(body)) is not None:
+            raise BadRequest(f"`{place[0]}` is {place[1]}, which JSON has no number for", param=place[0]) from error
         raise BadRequest(f"the body is not valid JSON: {_syntax(body, error)}") from error
     except RecursionError as error:
         raise BadRequest("the body is nested too deeply") from error
@@ -149,14 +152,51 @@ def _misfit(name: str, must_be: str, raw: msgspec.Raw, said: str) -> BadRequest:
     place = f"{name}{path}"
     if missing := re.match(r"Object missing required field `(.+)`", what):
         return BadRequest(f"`{place}.{missing[1]}` is required", param=f"{place}.{missing[1]}")
-    for word, plain in _WORDS.items():
-        what = what.replace(word, plain)
-    return BadRequest(f"`{place}`: {what[:1].lower()}{what[1:]}", param=place)
+    return BadRequest(f"`{place}`: {in_words(what)}", param=place)
+
+
+def misfit(place: str, error: msgspec.ValidationError) -> BadRequest:
+    """What does not fit about a part of a field that is decoded on its own."""
+    match = _PATH.match(str(error))
+    assert match is not None
+    inner = f"{place}{match['path'] or ''}"
+    return BadRequest(f"`{inner}`: {in_words(match['what'])}", param=inner)
+
+
+def in_words(said: str) -> str:
+    """The decoder's words in those of JSON."""
+    plain = _TYPES.sub(lambda found: _either([_WORDS[one] for one in found[1].split(" | ")]), said)
+    return plain[:1].lower() + plain[1:]
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _shown(raw: msgspec.Raw) -> str:
     text = bytes(raw).decode(errors="replace")
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+class _NoNumber(str):
+    """NaN or an infinity, which Python's writers write and JSON does not have."""
+
+
+def _no_number(body: bytes) -> tuple[str, str] | None:
+    """Where such a one is the only thing wrong with a body, and which it is."""
+    try:
+        todo: list[tuple[str, Any]] = [("", json.loads(body, parse_constant=_NoNumber))]
+    except (ValueError, RecursionError):
+        return None
+    while todo:
+        place, value = todo.pop()
+        if isinstance(value, _NoNumber):
+            return place, str(value)
+        if isinstance(value, dict):
+            todo += [(f"{place}.{key}" if place else key, child) for key, child in value.items()]
+        elif isinstance(value, list):
+            todo += [(f"{place}[{at}]", child) for at, child in enumerate(value)]
+    return None
 
 
 def _syntax(body: bytes, error: Exception) -> str:

@@ -10,7 +10,7 @@ from appliance.errors import BadRequest
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.completions_stream import Completions
-from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
+from appliance.protocols.fields import Reader, ignored, in_words, read_fields, refused, typed
 from appliance.protocols.sampling import (
     MAX_CHOICES,
     SAMPLING,
@@ -59,7 +59,7 @@ def _tokens(place: str, value: list[Any]) -> TokenPrompt:
     try:
         ids = msgspec.convert(value, tuple[_Id, ...], strict=True)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"`{place}` must be a list of token ids: {error}", param=place) from error
+        raise BadRequest(f"`{place}` must be a list of token ids: {in_words(str(error))}", param=place) from error
     if not ids:
         raise BadRequest(f"`{place}` must hold at least one token", param=place)
     return TokenPrompt(tokens=ids)

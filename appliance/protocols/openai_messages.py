@@ -130,7 +130,9 @@ def _part(place: str, part: _Part) -> str:
         case _Part(type="text" | "refusal" as field):
             raise BadRequest(f"`{place}.{field}` is required", param=f"{place}.{field}")
         case _Part(type=kind) if kind in _OTHER_MEDIA:
-            raise Unsupported(f"`{place}` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=place)
+            raise Unsupported(
+                f"`{place}.{kind}` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=f"{place}.{kind}"
+            )
         case _:
             raise BadRequest(
                 f"`{place}.type` must be 'text' or 'refusal', got {part.type[:40]!r}", param=f"{place}.type"

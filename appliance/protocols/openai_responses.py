@@ -53,10 +53,11 @@ def _text_config(name: str, config: _Text) -> _Text:
     match config.format:
         case None | _Format(type="text" | "json_object") | _Format(type="json_schema", schema=dict()):
             return config
+        case _Format(type="json_schema"):
+            raise BadRequest(f"`{name}.format.schema` is required", param=f"{name}.format.schema")
         case _:
             raise BadRequest(
-                f"`{name}.format` must be of type text, json_object, or json_schema with a `schema`",
-                param=f"{name}.format",
+                f"`{name}.format.type` must be text, json_object or json_schema", param=f"{name}.format.type"
             )
 
 

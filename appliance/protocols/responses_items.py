@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.fields import misfit
 from appliance.protocols.responses_tools import full_name
 from appliance.protocols.turns import joined
 from appliance.vocab.request import Message, ToolCall
@@ -49,7 +50,7 @@ def to_messages(name: str, items: list[dict[str, Any]]) -> list[Message]:
         try:
             item = msgspec.convert(raw, Item)
         except msgspec.ValidationError as error:
-            raise BadRequest(f"`{place}` is not an item: {error}", param=place) from error
+            raise misfit(place, error) from error
         if item.type in _SILENT:
             continue
         if (read := _TYPES.get(item.type)) is None:
@@ -120,7 +121,8 @@ def _text(place: str, content: str | list[Part]) -> str:
 
 def _part(place: str, part: Part) -> str:
     if part.type in _OTHER_MEDIA:
-        raise Unsupported(f"`{place}` is {_OTHER_MEDIA[part.type]}, and this model takes text only", param=place)
+        key, what = _OTHER_MEDIA[part.type]
+        raise Unsupported(f"`{place}{key}` is {what}, and this model takes text only", param=f"{place}{key}")
     if part.type not in _TEXTS:
         raise BadRequest(f"`{place}.type` must be one of {', '.join(_TEXTS)}", param=f"{place}.type")
     text = part.refusal if part.type == "refusal" else part.text
@@ -129,8 +131,9 @@ def _part(place: str, part: Part) -> str:
 
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 _OTHER_MEDIA = {
-    "input_image": "an image",
-    "image_url": "an image",
-    "input_file": "a file",
-    "input_audio": "audio",
+    "input_image": (".image_url", "an image"),
+    "image_url": (".image_url", "an image"),
+    "input_file": ("", "a file"),
+    "input_audio": (".input_audio", "audio"),
 }
+"""What a model of text cannot take: the key it is under, and what it is."""

@@ -10,7 +10,7 @@ from appliance.errors import Unavailable
 from appliance.protocols import batches
 from appliance.protocols.batches import Batch
 from appliance.protocols.paging import page
-from appliance.server.body import read_body
+from appliance.server.body import query, read_body
 from appliance.server.caller import key_name
 from appliance.server.context import Context
 from appliance.server.edge import json_response
@@ -47,11 +47,6 @@ async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     await context.batches.save(batch)
     context.batches.change(id)
     return _json(batch)
-
-
-def query(request: Request) -> dict[str, str]:
-    """The parameters of the URL; of a repeated one the first."""
-    return {name: values[0] for name, values in request.args.items()}
 
 
 def _json(batch: Batch) -> HTTPResponse:

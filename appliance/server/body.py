@@ -1,4 +1,4 @@
-"""How a request's body is taken in: counted while it arrives, and dropped kindly when it is refused."""
+"""How what a request says is taken in: a body counted while it arrives, and dropped kindly when it is refused."""
 
 import asyncio
 import math
@@ -34,6 +34,11 @@ async def parts(request: Request, max_bytes: int, patience: float, limit: str) -
         yield part
     # Sanic pauses reading behind a large body; without this a client that leaves would not be noticed.
     request.transport.resume_reading()
+
+
+def query(request: Request) -> dict[str, str]:
+    """The parameters of the URL; of a repeated one the first."""
+    return {name: values[0] for name, values in request.args.items()}
 
 
 def drop_body(request: Request) -> None:

@@ -15,8 +15,7 @@ from appliance.protocols import files
 from appliance.protocols.files import MAX_FILE_BYTES, File
 from appliance.protocols.multipart import Head, Multipart, boundary_of
 from appliance.protocols.paging import page
-from appliance.server.batch_routes import query
-from appliance.server.body import parts
+from appliance.server.body import parts, query
 from appliance.server.caller import key_name
 from appliance.server.context import Context
 from appliance.server.edge import json_response

@@ -1,12 +1,12 @@
 """What Ollama's clients are told of models."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from appliance.config.deployment import ModelSpec
 from appliance.control.status import ModelStatus
 from appliance.protocols.ollama import LATEST
+from appliance.server.cards import capabilities
 
 API_VERSION = "0.12.6"
 """The release of Ollama whose API we follow: clients look at it to know what they may ask."""
@@ -51,14 +51,9 @@ def shown(id: str, model: ModelSpec, started: int) -> dict[str, Any]:
             "general.basename": id,
             f"{model.family.name}.context_length": model.context,
         },
-        "capabilities": _capabilities(model.family.capabilities),
+        "capabilities": capabilities(model),
         "modified_at": _time(started),
     }
-
-
-def _capabilities(capabilities: Mapping[str, Any]) -> list[str]:
-    thinks = capabilities.get("thinking", "none") not in ("none", False)
-    return ["completion", "tools", *(["thinking"] if thinks else [])]
 
 
 def _details(model: ModelSpec) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from sanic import HTTPResponse, Request
 from appliance.errors import BadRequest, Cancelled
 from appliance.protocols import openai_responses
 from appliance.protocols.adapter import Decoded, Encoder, Fold
+from appliance.protocols.paging import page
 from appliance.protocols.responses_stream import ResponseStream
-from appliance.server.body import read_body
+from appliance.server.body import query, read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
 
@@ -37,23 +38,7 @@ async def delete(request: Request, context: Context, id: str) -> HTTPResponse:
 
 async def input_items(request: Request, context: Context, id: str) -> HTTPResponse:
     """`GET /v1/responses/{id}/input_items`: what it was asked, the newest item first unless `order=asc`."""
-    items = context.responses.get(id).items
-    if request.args.get("order", "desc") == "desc":
-        items = items[::-1]
-    ids = [item["id"] for item in items]
-    if (after := request.args.get("after")) in ids:
-        items = items[ids.index(after) + 1 :]
-    limit = _limit(request.args.get("limit", "20"))
-    page = items[:limit]
-    return _json(
-        {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else None,
-            "last_id": page[-1]["id"] if page else None,
-            "has_more": len(items) > len(page),
-        }
-    )
+    return _json(page(context.responses.get(id).items, query(request)))
 
 
 async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
@@ -67,12 +52,6 @@ async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     context.in_flight.end(Cancelled("the response was cancelled"), id)
     created = int(entry.started)
     return _json(openai_responses.cancelled(id, entry.asked_model, created))
-
-
-def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 100:
-        raise BadRequest("`limit` must be an integer from 1 to 100", param="limit")
-    return int(text)
 
 
 def _json(value: object) -> HTTPResponse:

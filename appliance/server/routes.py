@@ -1,16 +1,18 @@
 """The answers that need no engine: models, health, version, metrics."""
 
 import time
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from sanic import HTTPResponse, Request
 
-from appliance.control.keys import permits
-from appliance.errors import Cancelled, Unavailable, UnknownModel, UnknownRequest
+from appliance.control.keys import check, permits
+from appliance.control.status import ModelStatus
+from appliance.errors import Cancelled, Unavailable, UnknownRequest
 from appliance.server.body import read_body
-from appliance.server.cards import card_list, cards
+from appliance.server.cards import card, card_list, cards
 from appliance.server.context import Context
 from appliance.server.edge import json_response
 from appliance.server.in_flight import Entry
@@ -25,10 +27,11 @@ async def list_models(request: Request, context: Context) -> HTTPResponse:
 async def show_model(request: Request, context: Context, id: str) -> HTTPResponse:
     """`GET /v1/models/{id}`; ids may hold slashes, plain or escaped."""
     id = unquote(id)
-    card = _cards(request, context).get(id)
-    if card is None:
-        raise UnknownModel(f"the model {id[:200]!r} does not exist", param="model")
-    return _json(card)
+    if (listed := _cards(request, context).get(id)) is not None:
+        return _json(listed)
+    check(request.ctx.key, id)
+    shown = partial(permits, request.ctx.key)
+    return _json(card(context.running.deployment, id, _statuses(context), context.started, shown))
 
 
 async def health(request: Request, context: Context) -> HTTPResponse:
@@ -92,9 +95,12 @@ def _running(entry: Entry, now: float) -> dict[str, Any]:
 
 def _cards(request: Request, context: Context) -> dict[str, dict[str, Any]]:
     """Of the names the client may ask for."""
-    statuses = {status.name: status for status in context.supervisor.status() if not status.retired}
-    all_of_them = cards(context.running.deployment, statuses, context.started)
-    return {id: card for id, card in all_of_them.items() if permits(request.ctx.key, id)}
+    shown = partial(permits, request.ctx.key)
+    return cards(context.running.deployment, _statuses(context), context.started, shown)
+
+
+def _statuses(context: Context) -> dict[str, ModelStatus]:
+    return {status.name: status for status in context.supervisor.status() if not status.retired}
 
 
 def _unready(context: Context) -> tuple[str, ...]:

@@ -101,8 +101,8 @@ BAD: dict[str, tuple[bytes, str, str]] = {
                             "messages[0].content[0].tool_use_id", "required"),
     "temperature 1.5": (body(temperature=1.5), "temperature", "from 0 to 1"),
     "stop_sequences a string": (body(stop_sequences="x"), "stop_sequences", "a list of strings"),
-    "a form without a schema": (body(output_config={"format": {"type": "json_schema"}}), "output_config.format",
-                                "`schema`"),
+    "a form without a schema": (body(output_config={"format": {"type": "json_schema"}}),
+                                "output_config.format.schema", "required"),
     "a tool without name": (body(tools=[{"input_schema": {}}]), "tools[0].name", "required"),
     "a tool twice": (body(tools=[TOOL, TOOL]), "tools[1].name", "too"),
     "a bad schema": (body(tools=[{"name": "f", "input_schema": {"type": "array"}}]), "tools[0].input_schema.type",
@@ -121,11 +121,11 @@ def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str, words
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "an image": (said({"role": "user", "content": [text("a"), IMAGE]}), "messages[0].content[1]"),
+    "an image": (said({"role": "user", "content": [text("a"), IMAGE]}), "messages[0].content[1].source"),
     "an image in a result": (said({"role": "user", "content": [result([IMAGE])]}),
-                             "messages[0].content[0].content[0]"),
+                             "messages[0].content[0].content[0].source"),
     "a document that is a file": (said({"role": "user", "content": [{"type": "document", "source": {
-                                  "type": "base64"}}]}), "messages[0].content[0]"),
+                                  "type": "base64"}}]}), "messages[0].content[0].source"),
     "a computer": (body(tools=[{"type": "computer_20250124", "name": "computer"}]), "tools[0].type"),
     "a tool of tomorrow": (body(tools=[{"type": "teleport_2030", "name": "x"}]), "tools[0].type"),
     "other servers": (body(mcp_servers=[{"type": "url"}]), "mcp_servers"),

@@ -45,7 +45,10 @@ BAD: dict[str, tuple[bytes, str | None, str]] = {
     "a string": (b'"hi"', None, "JSON object"),
     "null": (b"null", None, "JSON object"),
     "invalid UTF-8": (b'{"model": "demo", "messages": [{"role": "user", "content": "\xff"}]}', "messages", "UTF-8"),
-    "NaN": (b'{"model": "demo", "messages": [], "temperature": NaN}', None, "not valid JSON"),
+    "NaN": (b'{"model": "demo", "messages": [], "temperature": NaN}', "temperature", "is NaN"),
+    "an infinity": (b'{"model": "demo", "logit_bias": {"5": -Infinity}}', "logit_bias.5", "is -Infinity"),
+    "NaN in a list": (b'{"model": "demo", "tools": [{"x": [1, NaN]}]}', "tools[0].x[1]", "is NaN"),
+    "NaN and more": (b'{"model": NaN,', None, "not valid JSON"),
     "endless nesting": (b'{"model": ' + b"[" * 100_000, None, "too deeply"),
     "endless nesting in a field": (
         b'{"model": "demo", "messages": ' + b"[" * 900 + b"]" * 900 + b"}", "messages[0]", "expected",
@@ -73,8 +76,9 @@ BAD: dict[str, tuple[bytes, str | None, str]] = {
     "text part without text": (said({"role": "user", "content": [{"type": "text"}]}), "messages[0].content[0].text",
                                "required"),
     "image": (said({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {
-              "url": "data:"}}]}), "messages[0].content[1]", "an image"),
-    "audio part": (said({"role": "user", "content": [{"type": "input_audio"}]}), "messages[0].content[0]", "audio"),
+              "url": "data:"}}]}), "messages[0].content[1].image_url", "an image"),
+    "audio part": (said({"role": "user", "content": [{"type": "input_audio"}]}), "messages[0].content[0].input_audio",
+                   "audio"),
     "silent assistant": (said({"role": "assistant", "content": None}), "messages[0].content", "tool_calls"),
     "assistant function_call without arguments": (
         said({"role": "assistant", "content": "", "function_call": {"name": "f"}}),

@@ -99,10 +99,12 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "an unknown part": (item(role="user", content=[{"type": "smell"}]), "input[0].content[0].type", "must be one of"),
     "a call without name": (item(type="function_call", call_id="c", arguments=""), "input[0].name", "required"),
     "a result without id": (item(type="function_call_output", output="4"), "input[0].call_id", "required"),
-    "arguments an object": (item(type="function_call", call_id="c", name="f", arguments={}), "input[0]", "arguments"),
+    "arguments an object": (item(type="function_call", call_id="c", name="f", arguments={}), "input[0].arguments",
+                            "expected a string or null, got an object"),
     "temperature 3": (body(temperature=3), "temperature", "from 0 to 2"),
     "max_output_tokens 0": (body(max_output_tokens=0), "max_output_tokens", "at least 1"),
-    "a form without a schema": (body(text={"format": {"type": "json_schema"}}), "text.format", "`schema`"),
+    "a form without a schema": (body(text={"format": {"type": "json_schema"}}), "text.format.schema", "required"),
+    "a form that is none": (body(text={"format": {"type": "x"}}), "text.format.type", "json_schema"),
     "a tool without name": (body(tools=[{"type": "function"}]), "tools[0].name", "letters"),
     "a tool twice": (body(tools=[FUNCTION, FUNCTION]), "tools[1].name", "too"),
     "a bad schema": (body(tools=[{**FUNCTION, "parameters": {"type": "array"}}]), "tools[0].parameters.type",
@@ -122,7 +124,10 @@ def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str, words
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
-    "an image": (item(role="user", content=[{"type": "input_image", "image_url": ""}]), "input[0].content[0]"),
+    "an image": (
+        item(role="user", content=[{"type": "input_image", "image_url": ""}]),
+        "input[0].content[0].image_url",
+    ),
     "a file": (item(role="user", content=[{"type": "input_file"}]), "input[0].content[0]"),
     "an unknown item": (item(type="item_reference", id="x"), "input[0].type"),
     "a hosted tool": (body(tools=[{"type": "file_search", "vector_store_ids": []}]), "tools"),

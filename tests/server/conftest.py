@@ -15,6 +15,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     aliases += " strict: {model: demo, policy: {lock: {temperature: 0}, clamp: {max_tokens: [1, 3]}}},"
     aliases += " tuned: {model: values, sampling: {top_k: 7}, policy: {lock: {temperature: 0},"
     aliases += " clamp: {max_tokens: [1, 50]}}},"
+    aliases += " strict2: {model: demo, policy: {forbid: {max_tokens: reject}}},"
     aliases += " barred: {model: demo, policy: {forbid: {temperature: reject}}}}\n"
     file = deployment(tmp_path_factory.mktemp("up"), "max_body: 1MiB", more=aliases)
     with Up.start(file) as running:

@@ -110,3 +110,39 @@ def test_the_official_client_raises_on_it(up: Up) -> None:
     with pytest.raises(openai.APIError):
         for _ in stream:
             pass
+
+
+UNKNOWN: dict[str, tuple[str, Any]] = {
+    "chat": ("/v1/chat/completions", chat("nothing")),
+    "completions": ("/v1/completions", {"model": "nothing", "prompt": "a"}),
+    "responses": ("/v1/responses", {"model": "nothing", "input": "a"}),
+    "messages": ("/v1/messages", chat("nothing", max_tokens=5)),
+    "count_tokens": ("/v1/messages/count_tokens", chat("nothing")),
+    "tokenize": ("/tokenize", {"model": "nothing", "prompt": "a"}),
+    "ollama chat": ("/api/chat", chat("nothing")),
+    "ollama show": ("/api/show", {"model": "nothing"}),
+    "a card": ("/v1/models/nothing", None),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), UNKNOWN.values(), ids=UNKNOWN.keys())
+def test_an_unknown_model_is_told_in_the_same_words_everywhere(up: Up, path: str, body: Any) -> None:
+    response = up.get(path) if body is None else up.post(body, path)
+    assert response.status_code == 404
+    said = response.json()["error"]
+    message = said if isinstance(said, str) else said["message"]
+    assert message.startswith("there is no model `nothing`; there are ")
+
+
+OWN_NAMES: dict[str, tuple[str, Any, str]] = {
+    "responses": ("/v1/responses", {"model": "strict2", "input": "a", "max_output_tokens": 9}, "max_output_tokens"),
+    "ollama": ("/api/chat", chat("strict2", options={"num_predict": 9}), "options.num_predict"),
+    "chat": ("/v1/chat/completions", chat("strict2", max_tokens=9), "max_tokens"),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "name"), OWN_NAMES.values(), ids=OWN_NAMES.keys())
+def test_a_field_is_called_as_its_client_calls_it(up: Up, path: str, body: Any, name: str) -> None:
+    response = up.post(body, path)
+    assert response.status_code == 400
+    assert f"`{name}` may not be set here" in response.text

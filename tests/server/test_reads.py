@@ -65,3 +65,17 @@ def test_other_origins_are_not_let_in(up: Up) -> None:
 @pytest.mark.parametrize("path", [*PATHS, "/nothing", "/v1/models/nobody", "/openapi.json"])
 def test_every_answer_says_which_generation_gave_it(up: Up, path: str) -> None:
     assert up.get(path).headers["x-appliance-generation"] == "1"
+
+
+def test_a_card_says_what_a_model_can_do_and_what_else_it_is_called(up: Up) -> None:
+    card = up.get("/v1/models/demo").json()
+    assert {"completion", "tools"} <= set(card["capabilities"])
+    assert "thinking" in up.get("/v1/models/agent").json()["capabilities"]
+    assert {"fast", "org/name"} <= set(card["aliases"])
+    assert not {"demo", "quiet", "gpt-4*"} & set(card["aliases"])
+
+
+@pytest.mark.parametrize("id", ["quiet", "gpt-4o-mini"], ids=["hidden", "by a pattern"])
+def test_a_name_that_answers_has_a_card(up: Up, id: str) -> None:
+    card = up.get(f"/v1/models/{id}").json()
+    assert (card["id"], card["model"]) == (id, "demo")
