@@ -20,6 +20,9 @@ _KINDS = {
 }
 _FALSE_FRIENDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
+_MOST_CHOICES = 20
+"""More are not told one by one."""
+
 
 def not_a_quantity(fault: NotAQuantity, scalar: Scalar) -> tuple[str, str]:
     """Message and hint, without what was substituted."""
@@ -27,8 +30,12 @@ def not_a_quantity(fault: NotAQuantity, scalar: Scalar) -> tuple[str, str]:
 
 
 def not_one_of(value: Any, schema: JsonSchema, shown: str) -> tuple[str, str]:
-    near = nearest(value, schema["enum"]) if isinstance(value, str) else None
-    return f"{shown} is not one of {', '.join(map(show, schema['enum']))}", f"did you mean {near}?" if near else ""
+    choices = schema["enum"]
+    near = nearest(value, choices) if isinstance(value, str) else None
+    hint = f"did you mean {near}?" if near else ""
+    if len(choices) > _MOST_CHOICES:
+        return f"{shown} is none of the {len(choices)} words there are", hint or "the schema lists them"
+    return f"{shown} is not one of {', '.join(map(show, choices))}", hint
 
 
 def out_of_range(how: str, bound: str, shown: str) -> tuple[str, str]:

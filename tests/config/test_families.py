@@ -14,6 +14,7 @@ from appliance.text import dialects, reasoning
 from appliance.vocab.request import SamplingPatch
 from tests.config.golden import checkpoint
 
+Named = dialects.ToolFormat | reasoning.Reasoning
 FAMILIES = load.families()
 CHATML = "{{'<|im_start|>' + message['role'] + '<|im_end|>'}}"
 CATALOGUE = [(short, listed.source) for file in FAMILIES.values() for short, listed in file.catalogue.items()]
@@ -305,3 +306,21 @@ def test_the_family_of_an_unknown_short_name_is_read_from_its_files(home: Path) 
     short = next(iter(FAMILIES[GENERIC].catalogue))
     assert deployed(home, short).family.name == GENERIC
     assert deployed(home, short, checkpoint()).family.name == "llama3"
+
+
+@pytest.mark.parametrize(
+    ("path", "rows"),
+    [(("dialects", "tools"), dialects.DIALECTS), (("dialects", "reasoning"), reasoning.DIALECTS)],
+    ids=["tools", "reasoning"],
+)
+def test_the_schema_of_a_family_names_the_dialects_there_are(path: tuple[str, ...], rows: tuple[Named, ...]) -> None:
+    found = next(schema["enum"] for where, schema in load.schema("family").properties() if where == path)
+    assert found == [name for row in rows for name in (row.name, *row.aliases) if name]
+
+
+def test_an_unknown_dialect_is_said_with_the_nearest() -> None:
+    with pytest.raises(Rejected) as rejected:
+        load.family("family: x\ndialects: {tools: hermes_jsn}\nsource: {card: none}\n", "x.yaml")
+    [problem] = rejected.value.problems
+    assert (problem.code, problem.hint) == ("E105", "did you mean hermes_json?")
+    assert "none of the 1" in problem.message
