@@ -23,9 +23,10 @@ from appliance.errors import Unavailable
 
 def settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     """Apply every rule until nothing follows any more, then say when to look again."""
-    rolled = None
-    while rolled is not state.rolled:  # the last rule may hand a model back to its old engine
-        rolled = state.rolled
+    seen = None
+    # A load that begins ends the making way for it, and the last rule may hand a model back to its old engine.
+    while (reached := (len(effects), state.rolled)) != seen:
+        seen = reached
         for rule in (hands.follow, _part, _retire, _tire, _grant, _unload, _shrink, load, hands.follow):
             state, caused = rule(state, now)
             effects += caused
