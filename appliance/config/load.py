@@ -202,7 +202,11 @@ def _parsed(reader: Reader, path: str, shown: str) -> tuple[Node | None, list[Pr
 def _families(reader: Reader, environ: Mapping[str, str]) -> tuple[Families, list[Problem]]:
     """Those shipped and the user's own, which are read like files the deploy file includes."""
     directory = own_families(environ)
-    if directory is None or not (str(directory) in reader.held if reader.held else directory.is_dir()):
+    if directory is None:
+        return families(), []
+    if not (str(directory) in reader.held if reader.held else directory.is_dir()):
+        # It may come to be.
+        reader.absent(str(directory))
         return families(), []
     problems: list[Problem] = []
     found: list[tuple[str, FamilyFile]] = []

@@ -81,6 +81,10 @@ class Reader:
             self.contents[parent] = (self.held.get(parent) or None) if held else _bytes(parent)
         return sorted(found if name == absolute else _shown(name, absolute, found) for name in names)
 
+    def absent(self, path: str) -> None:
+        """Nothing is at this absolute path; anything that comes there is a change."""
+        self.contents[path] = None
+
     def relative(self, path: str, base: str) -> str:
         """For `${file:path}`. Raises OSError, UnicodeDecodeError."""
         try:

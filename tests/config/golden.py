@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 DIVIDER = "=" * 40
 GIB = 2**30
 ENVIRON = {"HOME": "/home/user", "EIGHT": "8", "EMPTY": "", "SECRET": "hunter2", "OFF": "false"}
+OWN_FAMILIES = f"{ENVIRON['HOME']}/.appliance/profiles"
 QWEN3 = "<|im_start|> enable_thinking <think> <tool_call> reasoning_content"
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from appliance.config import load
 from appliance.control.reload import Reloader
 from appliance.control.running import Running
 from appliance.errors import GenerationMoved, StalePlan, UnknownModel
@@ -389,3 +390,20 @@ async def test_a_save_while_an_old_engine_drains_is_applied_and_the_stream_ends_
         assert not stream.done()
         assert await stream == text
         assert await answer(live.supervisor, live.running.deployment, "m") == text
+
+
+async def test_a_family_of_ones_own_is_followed_from_the_first(site, monkeypatch):
+    """The directory of a user's family files need not be there when the appliance starts."""
+    home = site.directory / "home"
+    monkeypatch.setenv("APPLIANCE_HOME", str(home))
+    shipped = dict(load.family_texts())["qwen3.yaml"]
+    mine = home / "profiles" / "mine.yaml"
+    site.script("m")
+    async with serving(site, {"m": {"family": "qwen3"}}) as live:
+        mine.parent.mkdir(parents=True)
+        mine.write_text(shipped.replace("sampling:", "sampling: {top_k: 7}\nx-sampling:", 1))
+        await live.applied(2)
+        mine.write_text("family: [")
+        await live.until(lambda: live.reloader.last.status == "rejected")
+        mine.unlink()
+        await live.applied(3)
