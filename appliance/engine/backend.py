@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from appliance.engine.adapter import Adapter, Targets
 from appliance.engine.constraint import Constraint
 from appliance.engine.disk_entry import Frozen
 from appliance.engine.rules import NO_RULES, Rules
@@ -130,6 +131,7 @@ class Opening:
     stop_ids: frozenset[int] = field(default_factory=frozenset)
     constraint: Constraint | None = None
     rules: Rules = NO_RULES
+    adapter: Adapter | None = None
 
 
 class TokenBytes(Protocol):
@@ -191,6 +193,14 @@ class Backend(Protocol):
         self, spec: EngineSpec, settings: EngineSettings, progress: Callable[[str, float], None]
     ) -> tuple[ModelInfo, Tokenizer]:
         """Raises LoadFailed, saying whether a retry can help."""
+        ...
+
+    def configure(self, settings: EngineSettings) -> int:
+        """Build the KV store these settings ask for, while no sequence is open; bytes a token takes in it."""
+        ...
+
+    def targets(self) -> Targets:
+        """The layers an adapter may change; once it is loaded."""
         ...
 
     def freezer(self) -> Freezer:

@@ -74,7 +74,7 @@ class Inbox:
     def configure(self, settings: EngineSettings) -> None:
         self.post(Configuration(settings))
 
-    def post(self, message: Farewell | Configuration | News) -> None:
+    def post(self, message: Message) -> None:
         with self._changed:
             self._messages.append(message)
             self._changed.notify_all()

@@ -12,11 +12,13 @@ from appliance import log
 from appliance.engine.backend import Backend, Snapshot, Step
 from appliance.engine.disk_tier import DiskTier
 from appliance.engine.inbox import Arrival, Cancellation, Configuration, Farewell, Inbox, Message
+from appliance.engine.prefix_cache import PINNED
 from appliance.engine.reuse import reuse_of
 from appliance.engine.scheduler import Plan, Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.errors import EngineFault
 from appliance.vocab.event import Event, Failed, Started
+from appliance.vocab.spec import ChatPrompt, EngineSettings
 from appliance.wire.frames import Events, Pong, SequenceEvents
 
 
@@ -29,18 +31,34 @@ class _Flight:
     snapshots: list[tuple[int, int, Snapshot | None]]
 
 
+def _store(settings: EngineSettings) -> tuple[object, ...]:
+    """What makes a KV store another one."""
+    return settings.kv, settings.stored
+
+
 class Loop:
     """Runs on the thread that loaded the backend. `emit` must not block."""
 
     def __init__(
-        self, backend: Backend, scheduler: Scheduler, emit: Callable[[Events], None], tier: DiskTier | None = None
+        self,
+        backend: Backend,
+        scheduler: Scheduler,
+        emit: Callable[[Events], None],
+        tier: DiskTier | None = None,
+        warm: Callable[[tuple[ChatPrompt, ...]], None] = lambda prompts: None,
     ) -> None:
         self._backend, self._scheduler, self._emit = backend, scheduler, emit
         self._tier = tier or DiskTier()
         self._flight: _Flight | None = None
+        self._store = _store(scheduler.settings)
+        self._warm = warm
+        self._warmed: tuple[ChatPrompt, ...] = ()
+        self._rebuild: EngineSettings | None = None
+        """Settings that ask for another KV store, until nothing runs any more."""
         self._steps = 0
         self.idle = True
         """Nothing is on its way and nothing can be started: only a message changes that."""
+        self._keep_warm(scheduler.settings.warm)
 
     def run(self, inbox: Inbox) -> NoReturn:
         while True:
@@ -49,6 +67,8 @@ class Loop:
     def turn(self, messages: Iterable[Message]) -> None:
         """Take what came, launch the next step, then land the one before it."""
         self._take(messages)
+        if self._rebuild is not None and not self._scheduler.running and self._flight is None:
+            self._rebuild_store(self._rebuild)
         plan = self._scheduler.next_batch()
         launched = self._launch(plan) if plan else None
         landed, self._flight = self._flight, launched
@@ -75,12 +95,36 @@ class Loop:
                     if (gone := self._forget(id) or self._tier.withdraw(id)) is not None:
                         self._say(id, *gone.pipeline.cancel())
                 case Configuration(settings):
-                    self._scheduler.configure(settings)
-                    self._submit(self._tier.configure(settings.disk))
+                    self._configure(settings)
                 case Farewell():
                     self._tier.hurry()
                 case news:
                     self._submit(self._tier.take(news, self._scheduler.prefixes))
+
+    def _configure(self, settings: EngineSettings) -> None:
+        self._scheduler.configure(settings)
+        self._rebuild = settings if _store(settings) != self._store else None
+        self._scheduler.held = self._rebuild is not None
+        if self._rebuild is None:
+            self._submit(self._tier.configure(settings.disk))
+            self._keep_warm(settings.warm)
+
+    def _keep_warm(self, prompts: tuple[ChatPrompt, ...]) -> None:
+        if prompts != self._warmed:
+            self._scheduler.prefixes.clear(PINNED)
+            self._warmed = prompts
+            self._warm(prompts)
+
+    def _rebuild_store(self, settings: EngineSettings) -> None:
+        """Take up another form of keys and values; no row is left that has the old one, and no prefix may stay."""
+        self._submit(self._tier.configure(None))
+        self._scheduler.prefixes.clear()
+        self._scheduler.configure(settings, self._backend.configure(settings))
+        self._store, self._rebuild, self._scheduler.held = _store(settings), None, False
+        log.get().info("engine.store_rebuilt", kv=settings.kv, stored=settings.stored)
+        self._submit(self._tier.configure(settings.disk))
+        self._warmed = ()
+        self._keep_warm(settings.warm)
 
     def _submit(self, sequences: Iterable[Sequence]) -> None:
         for sequence in sequences:
@@ -137,7 +181,7 @@ class Loop:
     def _remember(self, sequence: Sequence) -> None:
         """Keep prompt and answer for the next turn. The last token was never an input."""
         length = sequence.prefill_end
-        if sequence.decodes and length > 0 and self._scheduler.prefixes.enabled:
+        if sequence.decodes and length > 0 and not sequence.warms and self._scheduler.prefixes.enabled:
             self._scheduler.keep(sequence.id, length, self._backend.snapshot(sequence.id, length))
 
     def _fail(self, ids: Iterable[int], fault: EngineFault) -> None:

@@ -11,6 +11,9 @@ from appliance.engine.backend import Snapshot
 
 Tokens = tuple[int, ...]
 
+PINNED = "\0pinned"
+"""The namespace of what the deployment keeps warm: it is found in every other, and never has to make room."""
+
 Reason = Literal["whole", "longer", "differs", "uncut", "new"]
 """whole: all that may be is reused, the last token is always computed. longer: the prompt goes on where what is
 stored ends. differs: it goes on with another token than what is stored. uncut: more is stored, but this kind of cache
@@ -72,6 +75,7 @@ class PrefixCache:
     def __init__(self, budget: int, watcher: Watcher | None = None) -> None:
         self.bytes = 0
         self._budget = budget
+        self._pinned_bytes = 0
         self._watcher = watcher or Unwatched()
         self._roots: dict[str, _Node] = {}
         self._recent: OrderedDict[_Node, str] = OrderedDict()
@@ -88,13 +92,18 @@ class PrefixCache:
         self._budget = budget
         self._evict()
 
-    def clear(self) -> None:
-        """Keep nothing of what is there."""
-        while self._recent:
-            self._take_out(next(iter(self._recent)))
+    def clear(self, namespace: str | None = None) -> None:
+        """Keep nothing of what is there, in one namespace or in all."""
+        for node in [node for node, where in self._recent.items() if namespace in (None, where)]:
+            self._take_out(node)
 
     def match(self, tokens: Sequence[int], namespace: str = "") -> Match:
         """The longest usable prefix of `tokens`; at least one token is always left to compute."""
+        own = self._match(tokens, namespace)
+        pinned = self._match(tokens, PINNED) if namespace != PINNED and PINNED in self._roots else NO_MATCH
+        return pinned if pinned.length > own.length else own
+
+    def _match(self, tokens: Sequence[int], namespace: str) -> Match:
         root = self._roots.get(namespace)
         if root is None:
             return NO_MATCH
@@ -129,7 +138,8 @@ class PrefixCache:
 
     def insert(self, tokens: Sequence[int], snapshot: Snapshot, namespace: str = "") -> None:
         """Keep a snapshot of the first `snapshot.length` tokens, in place of those it makes superfluous."""
-        if not 0 < snapshot.length <= len(tokens) or snapshot.nbytes > self._budget:
+        room = self._budget - self._pinned_bytes
+        if not 0 < snapshot.length <= len(tokens) or snapshot.nbytes > room:
             return
         root = self._roots.setdefault(namespace, _Node(None, (), 0))
         node = _make_path(root, tuple(tokens[: snapshot.length]))
@@ -153,6 +163,7 @@ class PrefixCache:
         node.snapshot = snapshot
         self._recent[node] = namespace
         self.bytes += snapshot.nbytes
+        self._pinned_bytes += snapshot.nbytes if namespace == PINNED else 0
         _count(node, int(snapshot.can_trim()))
 
     def _drop_entry(self, node: _Node, *, superfluous: bool) -> str | None:
@@ -162,8 +173,10 @@ class PrefixCache:
         self._watcher.dropped(node.snapshot, superfluous=superfluous)
         self.bytes -= node.snapshot.nbytes
         _count(node, -int(node.snapshot.can_trim()))
+        namespace = self._recent.pop(node)
+        self._pinned_bytes -= node.snapshot.nbytes if namespace == PINNED else 0
         node.snapshot = None
-        return self._recent.pop(node)
+        return namespace
 
     def _drop_shorter(self, node: _Node) -> None:
         above = node.parent
@@ -175,7 +188,10 @@ class PrefixCache:
 
     def _evict(self) -> None:
         while self.bytes > self._budget:
-            self._take_out(next(iter(self._recent)))
+            unpinned = (node for node, namespace in self._recent.items() if namespace != PINNED)
+            if (oldest := next(unpinned, None)) is None:
+                return
+            self._take_out(oldest)
 
     def _take_out(self, node: _Node) -> None:
         namespace = self._drop_entry(node, superfluous=False)

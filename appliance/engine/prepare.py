@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from appliance import log
+from appliance.engine.adapter import Adapters
 from appliance.engine.answer import Wanted
 from appliance.engine.backend import Tokenizer
-from appliance.engine.constraint import Grammars
+from appliance.engine.borders import borders
+from appliance.engine.budget import Budget
+from appliance.engine.constraint import NO_GRAMMAR, Constraint, Grammars
 from appliance.engine.fim import fill_in
 from appliance.engine.holding import Held, hold
 from appliance.engine.link import Link
@@ -40,16 +43,21 @@ _TAIL_TOKENS = 32
 
 @dataclass(frozen=True, slots=True)
 class Preparer:
-    """`context` is the engine's own limit in tokens, which may change; `vocab_size` bounds token ids."""
+    """`context` is the engine's own limit in tokens, which may change; `vocab_size` bounds token ids; `trims`:
+    what is kept of one prompt serves every other that begins like it, wherever they part.
+    """
 
     tokenizer: Tokenizer
     vocab_size: int
     context: Callable[[], int]
     grammars: Grammars
+    adapters: Adapters
+    trims: bool = True
 
     def prepare(self, submission: Submission, order: int) -> Sequence:
         """Raises PromptTooLong, BadRequest and what the template raises."""
         self._check_ids(submission)
+        adapter = self.adapters.find(submission.adapter) if submission.adapter else None
         prompt = self.tokens(submission.prompt)
         context = min(submission.context, self.context())
         sampling = submission.sampling
@@ -79,14 +87,19 @@ class Preparer:
             limit=len(prompt) + room,
             sampling=sampling,
             pipeline=pipeline,
-            namespace=submission.namespace,
+            namespace=submission.namespace if adapter is None else f"{submission.namespace} {adapter.name}",
             priority=submission.priority,
             order=order,
             stop_ids=ends,
-            constraint=held.constraint,
+            constraint=self._budgeted(submission, thinking, held, tail),
             foretold=self._foretold(submission, context),
+            adapter=adapter,
+            checkpoints=self._checkpoints(submission.prompt, prompt),
             rules=rules_of(submission.rules, self.tokenizer, resumed=bool(submission.emitted)),
         )
+
+    def _checkpoints(self, prompt: Prompt, tokens: list[int]) -> tuple[int, ...]:
+        return borders(prompt, tokens, self.tokens) if isinstance(prompt, ChatPrompt) and not self.trims else ()
 
     def _foretold(self, submission: Submission, context: int) -> list[int] | None:
         """The answer that is expected, as far as there is room for one."""
@@ -155,6 +168,21 @@ class Preparer:
             inside=_continues_reasoning(submission, thinking),
             constrained=held.calls,
         )
+
+    def _budgeted(self, submission: Submission, thinking: Reasoning, held: Held, tail: str) -> Constraint | None:
+        """What the answer is held to, the length of its reasoning included."""
+        closing = thinking.thought_end or next(iter(thinking.close), "")
+        tokens = submission.sampling.reasoning_budget
+        if tokens is None or not closing:
+            return held.constraint
+        inside = _continues_reasoning(submission, thinking)
+        budget = Budget(
+            tokens,
+            self.tokenizer.encode(closing, special=False),
+            lambda: Channels(reasoning=thinking, new_id=_call_id, prompt=tail, inside=inside),
+            reveal(self.tokenizer, thinking.markers),
+        )
+        return (held.constraint or NO_GRAMMAR).watched(budget.watch)
 
     def _held(self, submission: Submission, thinking: Reasoning, tools: ToolFormat, tail: str) -> Held:
         """What the answer is held to. Raises BadRequest, Unsupported for what it must be held to and cannot."""

@@ -12,10 +12,11 @@ from contextlib import suppress
 from typing import NoReturn
 
 from appliance import log
+from appliance.engine.adapter import Adapters
 from appliance.engine.backend import Backend
 from appliance.engine.constraint import Grammars
 from appliance.engine.disk_tier import DiskTier
-from appliance.engine.inbox import Farewell, Inbox
+from appliance.engine.inbox import Arrival, Farewell, Inbox
 from appliance.engine.link import Link
 from appliance.engine.loop import Loop
 from appliance.engine.outbox import Outbox
@@ -23,6 +24,7 @@ from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.prepare import Preparer, run_preparation
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.speculation import Speculation
+from appliance.engine.warming import Warmer
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import ModelInfo
 from appliance.wire.frames import VERSION, Hello, HelloBack, LoadError, Progress, Ready, Warm
@@ -74,7 +76,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         )
     backend = _import(hello.spec.backend)()
     info, tokenizer = backend.load(hello.spec, hello.settings, lambda *at: link.outbox.put(Progress(*at)))
-    tier = DiskTier(backend.freezer(), link.inbox.post)
+    tier = DiskTier(None if hello.spec.tokenizer_only else backend.freezer(), link.inbox.post)
     tier.configure(hello.settings.disk)
     link.die = lambda reason: _part(reason, link.inbox, tier)
     scheduler = Scheduler(
@@ -83,10 +85,18 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         PrefixCache(hello.settings.prefix_bytes, tier),
         Speculation(hello.spec.speculative, able=info.rolls_back),
     )
-    loop = Loop(backend, scheduler, link.outbox.put, tier)
-    link.pong = loop.pong
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
-    preparer = Preparer(tokenizer, info.vocab_size, lambda: min(info.context, scheduler.context), grammars)
+    preparer = Preparer(
+        tokenizer,
+        info.vocab_size,
+        lambda: min(info.context, scheduler.context),
+        grammars,
+        Adapters(backend.targets()),
+        info.trims,
+    )
+    warmer = Warmer(preparer.tokens, tokenizer, preparer.context, lambda sequence: link.inbox.post(Arrival(sequence)))
+    loop = Loop(backend, scheduler, link.outbox.put, tier, warmer.warm)
+    link.pong = loop.pong
     for _ in range(PREPARATION_THREADS):
         threading.Thread(target=run_preparation, args=(preparer, link), name="prepare", daemon=True).start()
     _tell_ready(link, hello, info)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
-from appliance.engine.prefix_cache import NO_MATCH, Match, PrefixCache, common_prefix
+from appliance.engine.prefix_cache import NO_MATCH, PINNED, Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
 from appliance.engine.speculation import Speculation
 from appliance.engine.speed import PrefillSpeed
@@ -64,10 +64,14 @@ class Scheduler:
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
         self._speed = PrefillSpeed()
+        self.held = False
+        """Whether nothing new may run, until all that runs has ended."""
         self.configure(settings)
 
-    def configure(self, settings: EngineSettings) -> None:
-        """Live settings; rows over a smaller budget are given up one step later."""
+    def configure(self, settings: EngineSettings, token_bytes: int | None = None) -> None:
+        """Live settings; rows over a smaller budget go one step later. `token_bytes`: of another KV store."""
+        self.settings = settings
+        self._token_bytes = max(token_bytes or self._token_bytes, 1)
         self._rows = max(settings.concurrency, 1)
         self._tokens = settings.kv_bytes // self._token_bytes
         self._stall_seconds = settings.stall_target
@@ -173,7 +177,7 @@ class Scheduler:
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:
         opened: list[Opening] = []
-        places = self._rows - len(self._running)
+        places = 0 if self.held else self._rows - len(self._running)
         for sequence in self._waiting[:places] if places > 0 else ():
             if sequence.pending or not self._fits(sequence):
                 break  # the first in rank goes first, however small the others are
@@ -209,7 +213,11 @@ class Scheduler:
         if not self.prefixes.enabled:
             return False
         for leader in self._running:
-            if leader.decodes or leader.namespace != sequence.namespace or leader.id in sequence.leaders:
+            if (
+                leader.decodes
+                or leader.namespace not in (sequence.namespace, PINNED)
+                or leader.id in sequence.leaders
+            ):
                 continue
             shared = min(common_prefix(leader.known, sequence.known), sequence.prefill_end, leader.prefill_end)
             if shared >= cached + SHARE_TOKENS:
@@ -225,7 +233,8 @@ class Scheduler:
         insort(self._running, sequence, key=_rank)
         sequence.computed = match.length
         if self.prefixes.enabled and match.length < sequence.prefill_end:
-            sequence.due.append(sequence.prefill_end)
+            borders = (length for length in sequence.checkpoints if match.length < length < sequence.prefill_end)
+            sequence.due += [*borders, sequence.prefill_end]
         if not sequence.started:
             sequence.pipeline.cached_tokens = min(match.length, sequence.prompt_length)
             sequence.found = match._replace(snapshot=None)
@@ -239,6 +248,7 @@ class Scheduler:
             stop_ids=sequence.stop_ids,
             constraint=sequence.constraint,
             rules=sequence.rules,
+            adapter=sequence.adapter,
         )
 
     # ---- the step

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from appliance.engine.adapter import Adapter
 from appliance.engine.constraint import Constraint
 from appliance.engine.drafting import Drafting
 from appliance.engine.pipeline import Pipeline
@@ -33,8 +34,14 @@ class Sequence:
     stop_ids: frozenset[int] = frozenset()
     constraint: Constraint | None = None
     rules: Rules = NO_RULES
+    adapter: Adapter | None = None
     foretold: list[int] | None = None
     """What its client expects as the answer."""
+
+    checkpoints: tuple[int, ...] = ()
+    """Lengths of the prompt at which a snapshot is worth having, ascending."""
+    warms: bool = False
+    """It is computed for its prefix alone."""
 
     computed: int = 0
     """Prefill tokens launched or taken from a snapshot."""

@@ -29,6 +29,7 @@ class Block(msgspec.Struct):
     is_error: bool | None = None
     title: str | None = None
     source: Any = None
+    cache_control: Any = None
 
 
 class Turn(msgspec.Struct):
@@ -50,7 +51,10 @@ def to_messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
                 param=f"{name}[{at}].role",
             )
         blocks = [Block(type="text", text=turn.content)] if isinstance(turn.content, str) else turn.content
-        messages += build(f"{name}[{at}].content", blocks)
+        built = list(build(f"{name}[{at}].content", blocks))
+        if any(block.cache_control for block in blocks) and built:
+            built[-1] = msgspec.structs.replace(built[-1], mark=True)
+        messages += built
     return tidy(messages)
 
 

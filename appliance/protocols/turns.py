@@ -14,7 +14,7 @@ def tidy(messages: Iterable[Message]) -> tuple[Message, ...]:
     out: list[Message] = []
     for message in messages:
         if message.role == "system" and out and out[-1].role != "system":
-            message = Message(role="user", content=f"<system>\n{message.content}\n</system>")
+            message = Message(role="user", content=f"<system>\n{message.content}\n</system>", mark=message.mark)
         if out and out[-1].role == message.role != "tool":
             out[-1] = _both(out[-1], message)
         else:
@@ -34,4 +34,5 @@ def _both(first: Message, second: Message) -> Message:
         content=joined(first.content, second.content),
         reasoning=joined(first.reasoning, second.reasoning),
         tool_calls=first.tool_calls + second.tool_calls,
+        mark=second.mark,
     )

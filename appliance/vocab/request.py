@@ -18,7 +18,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn; parts are already joined to one text."""
+    """One turn; parts are already joined to one text. A `mark` says that conversations may part behind it."""
 
     role: Role
     content: str | None = None
@@ -26,6 +26,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     reasoning: str | None = None
+    mark: bool = False
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +77,8 @@ class SamplingPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     seed: int | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET
     min_tokens: int | UnsetType = UNSET
+    reasoning_budget: int | UnsetType = UNSET
+    include_reasoning: bool | UnsetType = UNSET
     stop: tuple[str, ...] | UnsetType = UNSET
     stop_token_ids: tuple[int, ...] | UnsetType = UNSET
     ignore_eos: bool | UnsetType = UNSET
@@ -93,8 +96,9 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the next token is chosen; every value decided. The defaults are the built-in layer.
 
     `top_k` 0, `top_p` 1, `min_p` 0, penalties 0 (repetition 1) switch a filter off; `temperature` 0 is greedy.
-    `max_tokens` None means until the model stops or its context ends. `logprobs` None means nobody asked;
-    n means the chosen token's log-probability and the n likeliest (0..20).
+    `max_tokens` None means until the model stops or its context ends. At most `reasoning_budget` of them (None: all)
+    are reasoning, which the client gets with `include_reasoning`. `logprobs` None means nobody asked; n means the
+    chosen token's log-probability and the n likeliest (0..20).
     """
 
     temperature: float = 1.0
@@ -104,6 +108,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seed: int = 0
     max_tokens: int | None = None
     min_tokens: int = 0
+    reasoning_budget: int | None = None
+    include_reasoning: bool = True
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
@@ -136,8 +142,9 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     With `shows_stop` the stop string that ended an answer is part of it.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
-    separates prefix caches; `prediction` is the answer the client expects; the model stays in memory for `keep_alive`
-    seconds after it, where that is given. `default_max_tokens` is the protocol's own, where nobody else says.
+    separates prefix caches; `prediction` is the answer the client expects; `adapter` the name of one of the model's
+    ("": none); the model stays in memory for `keep_alive` seconds after it, where that is given. `default_max_tokens`
+    is the protocol's own, where nobody else says.
     """
 
     model: str
@@ -159,6 +166,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     cache_salt: str = ""
     prediction: str = ""
+    adapter: str | None = None
     keep_alive: float | None = None
     default_max_tokens: int | None = None
     ignored: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     `kv_bytes` the budget of all rows' keys and values, `prefix_bytes` that of the prefix cache (0: none),
     `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine.
     What follows takes another KV store: `kv` is the form of keys and values (None: exact), `stored` that of kept
-    prefixes of exact rows.
+    prefixes of exact rows. `warm` are beginnings of conversations that are kept computed.
     """
 
     context: int
@@ -76,11 +76,13 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     disk: DiskSettings | None = None
     kv: KvForm | None = None
     stored: KvForm | None = None
+    warm: tuple["ChatPrompt", ...] = ()
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row. It `rolls_back` where
-    tokens that were guessed wrong can be taken back.
+    tokens that were guessed wrong can be taken back; it `trims` where what is kept of a prompt can be cut to any
+    length.
     """
 
     context: int
@@ -91,6 +93,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     load_seconds: float
     notes: tuple[str, ...] = ()
     rolls_back: bool = False
+    trims: bool = True
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
@@ -119,7 +122,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
     `id` is unique for the life of the server; `context` bounds prompt plus answer in tokens;
     `namespace` separates prefix caches; `stop_tokens` are the family's, by text; `prediction` is what the client
-    expects as the answer: it changes how fast that comes, not what it is.
+    expects as the answer: it changes how fast that comes, not what it is. `adapter` is a LoRA adapter's directory.
     """
 
     id: int
@@ -135,4 +138,5 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     grammar: Grammar | None = None
     parallel_calls: bool = True
     prediction: str = ""
+    adapter: str = ""
     rules: TokenRules = TokenRules()

@@ -8,7 +8,7 @@ import pytest
 
 from appliance.engine.disk_entry import ARRAYS, MANIFEST, scan
 from appliance.vocab.event import Finished, Started
-from appliance.vocab.spec import DiskSettings
+from appliance.vocab.spec import DiskSettings, KvForm
 from appliance.wire import frames
 from tests.engine.harness import SETTINGS, Engine, running_engine, submission, write_script
 
@@ -159,3 +159,21 @@ def test_the_directory_may_change_while_it_runs(tmp_path):
 def test_a_directory_that_cannot_be_written_costs_no_answer(tmp_path):
     (tmp_path / "kv").write_text("a file")
     assert serve(tmp_path, LONG, LONG)[1] >= len(LONG)
+
+
+def test_another_form_of_keys_and_values_waits_for_what_runs_and_finds_none_of_the_old_prefixes(tmp_path):
+    with running_engine() as engine:
+        engine.start(write_script(tmp_path, token_bytes=1, step_ms=2), settings(tmp_path))
+        engine.send(frames.Submit(submission(1, LONG)))
+        engine.until(lambda: engine.tokens(1))
+        engine.send(
+            frames.Configure(settings(tmp_path, kv=KvForm(bits=8))),
+            frames.Submit(submission(2, LONG)),
+        )
+        ends = [engine.end(id) for id in (1, 2)]
+        assert [end.usage.cached_tokens for end in ends] == [0, 0]
+        order = [part.id for frame in engine.frames if isinstance(frame, frames.Events) for part in frame.sequences]
+        assert order == sorted(order)
+        leave(engine)
+    assert {folder.name for folder in (tmp_path / "kv").iterdir()} <= {KEY, f"{KEY}-kv8"}
+    assert scan(tmp_path / "kv" / f"{KEY}-kv8", lambda *lost: None)

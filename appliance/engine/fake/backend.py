@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from appliance.engine.adapter import Targets
 from appliance.engine.backend import Batch, Candidate, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.disk_entry import BrokenEntry, Frozen, Tensor
 from appliance.engine.fake import script as scripts
@@ -39,11 +40,14 @@ class FakeSnapshot:
         return self.trim
 
 
+@dataclass(frozen=True, slots=True)
 class FakeFreezer:
     """Writes a snapshot's tokens as numbers of four bytes."""
 
+    form: Callable[[], str]
+
     def key(self, settings: DiskSettings) -> str:
-        return settings.key
+        return settings.key + self.form()
 
     def freeze(self, snapshot: Snapshot) -> Frozen:
         assert isinstance(snapshot, FakeSnapshot)
@@ -102,6 +106,7 @@ class FakeBackend:
         began = time.monotonic()
         self._path = Path(spec.path)
         self._script = script = scripts.read(self._path)
+        self._settings = settings
         for part in range(0 if spec.tokenizer_only else _LOAD_PARTS):
             progress("weights", part / _LOAD_PARTS)
             time.sleep(script.load_ms / 1000 / _LOAD_PARTS)
@@ -120,12 +125,23 @@ class FakeBackend:
             dtype="float32" if spec.dtype == "auto" else spec.dtype,
             load_seconds=time.monotonic() - began,
             notes=("scripted answers",),
+            trims=script.trim,
             rolls_back=script.trim,
         )
         return info, self._tokenizer
 
+    def configure(self, settings: EngineSettings) -> int:
+        assert not self._rows, "rows are open"
+        self._settings = settings
+        return self._script.kv_bytes_per_token
+
     def freezer(self) -> "FakeFreezer":
-        return FakeFreezer()
+        forms = {"kv": lambda: self._settings.kv, "stored": lambda: self._settings.stored}
+        return FakeFreezer(lambda: "".join(f"-{name}{form.bits}" for name, get in forms.items() if (form := get())))
+
+    def targets(self) -> Targets:
+        """None: a script is not adapted."""
+        return {}
 
     def open(self, opening: Opening) -> None:
         assert opening.id not in self._rows, "opened twice"

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from appliance import log
+from appliance.engine.adapter import Targets
 from appliance.engine.backend import Batch, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.drafting import OPEN
 from appliance.engine.mlx import cpu_activations, kv
+from appliance.engine.mlx.adapters import Adapters
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.draft_model import load_draft_model
+from appliance.engine.mlx.kv_store import KVStore
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.prefill import prefill
@@ -49,22 +51,32 @@ class MlxBackend:
             tokenizer = reading.result()
         self._freezer = KVFreezer(Path(spec.path), loaded.dtype)
         self._model = loaded.model
-        self._vocabulary, caches = _warm_up(loaded.model)
+        self._store = KVStore(loaded.model, loaded.config, spec.max_kv)
+        self._vocabulary, caches = self._store.vocabulary, self._store.warm
         self._batching = kv.batching(caches)
         self._rows: dict[int, Row] = {}
         self._workshop = MaskWorkshop()
-        self._shared = Decoding(self._model, self._vocabulary, self._workshop)
-        self._packed = Decoding(self._model, self._vocabulary, self._workshop)
-        self.configure(settings)
+        self._adapters = Adapters(loaded.model)
+        self._groups: dict[Group, Decoding] = {}
         self._alone: dict[int, Decoding] = {}
         self._last: MlxStep | None = None
         self._draft_model = load_draft_model(spec, tokenizer, self._vocabulary, self._workshop, progress)
+        self.configure(settings)
         return self._info(loaded, caches, spec.speculative is not None), tokenizer
 
-    def configure(self, settings: EngineSettings) -> None:
-        """The form of keys and values from now on; while no sequence is open."""
-        self._form, self._stored = settings.kv, settings.stored
+    def configure(self, settings: EngineSettings) -> int:
+        """The form of keys and values from now on, while no sequence is open; bytes a token takes.
+
+        Raises LoadFailed, permanent, for a form that this model's caches cannot have.
+        """
+        self._store.configure(settings)
         self._freezer.form = f"kv={settings.kv} stored={settings.stored}"
+        small = self._draft_model
+        return self._store.token_bytes + (small.bytes_per_token() if small else 0)
+
+    def targets(self) -> Targets:
+        """The layers an adapter may change."""
+        return self._adapters.targets()
 
     def freezer(self) -> KVFreezer:
         """What writes down the snapshots of this model."""
@@ -72,11 +84,6 @@ class MlxBackend:
 
     def open(self, opening: Opening) -> None:
         """Own caches, filled from the snapshot where there is one."""
-        if opening.snapshot is None:
-            caches = kv.fresh(self._model)
-        else:
-            assert isinstance(opening.snapshot, kv.KVSnapshot)
-            caches = kv.restore(opening.snapshot, opening.computed)
         sample = SampleRow(
             opening.sampling,
             opening.known,
@@ -87,10 +94,14 @@ class MlxBackend:
             rules=opening.rules,
         )
         newest = mx.array([opening.known[-1]], dtype=mx.int32)
-        packs = self._packs(len(opening.known))
-        caches = kv.in_form(caches, self._form if packs else None)
+        caches, packs = self._store.open(opening)
         scores = None if opening.rules.scores is None else []
-        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest, packs, scores)
+        adapter = self._adapted(opening)
+        self._rows[opening.id] = Row(opening.id, sample, caches, opening.computed, newest, packs, adapter, scores)
+
+    def _adapted(self, opening: Opening) -> str:
+        """The name of its adapter, which is there from now on."""
+        return "" if opening.adapter is None else self._adapters.add(opening.adapter)
 
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
@@ -103,9 +114,11 @@ class MlxBackend:
         assert all(row.computed == chunk.start for row, chunk in pieces)
         chunks = [
             state
-            for packed in (False, True)
+            for alike in _groups(row for row, _ in pieces)
             for state in prefill(
-                self._model, [piece for piece in pieces if piece[0].packed == packed], self._batching
+                self._adapters.forward(alike[0].adapter),
+                [piece for piece in pieces if piece[0] in alike],
+                self._batching,
             )
         ]
         tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
@@ -117,9 +130,8 @@ class MlxBackend:
         """Lazy: the copy is made with the step launched last, whose chunk it may need."""
         row = self._rows[sequence]
         stored = self._decoding(row).snapshot(row, length)
-        if stored is not None and self._stored is not None and not row.packed:
-            stored = kv.packed(stored, self._stored)
         if stored is not None:
+            stored = self._store.keep(stored, row.packed)
             state = [cache.state for cache in stored.caches]
             if self._last is None or not self._last.take_along(state):
                 mx.async_eval(state)
@@ -137,27 +149,23 @@ class MlxBackend:
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
             return []
-        self._pack([row for row in rows if not row.packed and self._packs(row.computed)])
+        self._pack([row for row in rows if not row.packed and self._store.packs(row.computed)])
         if self._batching is not kv.Batching.NONE:
-            return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in _by_form(rows)]
+            return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in _groups(rows)]
         return [Decoded(*self._decoding(row).step([row])) for row in rows]
-
-    def _packs(self, tokens: int) -> bool:
-        """Whether a row of so many tokens is held in fewer bits."""
-        return self._form is not None and tokens >= self._form.from_token
 
     def _pack(self, rows: list[Row]) -> None:
         """Rows that have become long enough."""
         for row in rows:
             self._decoding(row).release([row])
-            row.caches, row.packed = kv.in_form(row.caches or [], self._form), True
+            row.caches, row.packed = self._store.pack(row.caches or []), True
 
     def _verify(self, rows: list[Row], drafts: Sequence[Draft]) -> "list[Decoded]":
-        self._pack([row for row in rows if not row.packed and self._packs(row.computed)])
+        self._pack([row for row in rows if not row.packed and self._store.packs(row.computed)])
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
             Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))
-            for alike in _by_form(filled)
+            for alike in _groups(filled)
         ]
 
     def _filled(self, row: Row, draft: Draft) -> Draft:
@@ -166,9 +174,15 @@ class MlxBackend:
         return replace(draft, tokens=self._draft_model.guess(row.sample, draft))
 
     def _decoding(self, row: Row) -> Decoding:
-        if self._batching is not kv.Batching.NONE:
-            return self._packed if row.packed else self._shared
-        return self._alone.setdefault(row.id, Decoding(self._model, self._vocabulary, self._workshop))
+        together = self._batching is not kv.Batching.NONE
+        found = self._groups.get(_group(row)) if together else self._alone.get(row.id)
+        if found is None:
+            found = Decoding(self._adapters.forward(row.adapter), self._vocabulary, self._workshop)
+            if together:
+                self._groups[_group(row)] = found
+            else:
+                self._alone[row.id] = found
+        return found
 
     def _notes(self, caches: kv.Caches, guesses: bool) -> tuple[str, ...]:
         """What this model's caches do not allow."""
@@ -189,21 +203,28 @@ class MlxBackend:
             context=context_of(loaded.config),
             vocab_size=self._vocabulary,
             weight_bytes=loaded.weight_bytes + (small.weight_bytes if small else 0),
-            kv_bytes_per_token=kv.bytes_per_token(kv.in_form(caches, self._form))
-            + (small.bytes_per_token() if small else 0),
+            kv_bytes_per_token=self._store.token_bytes + (small.bytes_per_token() if small else 0),
             dtype=loaded.dtype,
             load_seconds=loaded.seconds,
             notes=notes,
             rolls_back=kv.rolls_back(caches),
+            trims=kv.rolls_back(caches),
         )
 
 
-def _by_form(rows: Iterable[Row]) -> list[list[Row]]:
-    """Exact ones, then packed ones: the two share no batch."""
-    apart: dict[bool, list[Row]] = {False: [], True: []}
+Group = tuple[str, bool]
+"""Rows share a batch only if their adapter is the same, and the form of their keys and values."""
+
+
+def _group(row: Row) -> Group:
+    return row.adapter, row.packed
+
+
+def _groups(rows: Iterable[Row]) -> list[list[Row]]:
+    apart: dict[Group, list[Row]] = {}
     for row in rows:
-        apart[row.packed].append(row)
-    return [alike for alike in apart.values() if alike]
+        apart.setdefault(_group(row), []).append(row)
+    return list(apart.values())
 
 
 Prefilled = tuple[int, float]  # tokens, seconds
@@ -314,11 +335,3 @@ def _with_prompt(row: Row, sampled: Sampled) -> Sampled:
     scores, row.scores = row.scores, None
     prompt = (Sampled(row.sample.known[0]), *(each for part in scores for each in part.read()))
     return replace(sampled, prompt=prompt[: row.sample.prompt_length])
-
-
-def _warm_up(model: nn.Module) -> tuple[int, kv.Caches]:
-    """Run two tokens, so that the first request pays for no kernel build; gives the vocabulary's size too."""
-    caches = kv.fresh(model)
-    logits = model(mx.array([[0, 0]], dtype=mx.int32), cache=caches)
-    mx.eval(logits, [cache.state for cache in caches])
-    return logits.shape[-1], caches

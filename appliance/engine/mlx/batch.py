@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from appliance.engine.backend import Draft
+from appliance.engine.mlx.adapters import Forward
 from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, roll_back, rolls_back, snapshot
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
@@ -32,13 +32,14 @@ class Row:
     computed: int
     newest: mx.array
     packed: bool = False
+    adapter: str = ""
     scores: list[Scores] | None = None
 
 
 class Decoding:
     """The decode batch. One row keeps its own caches, without padding or mask; more share a left-padded rectangle."""
 
-    def __init__(self, model: nn.Module, vocabulary: int, workshop: MaskWorkshop) -> None:
+    def __init__(self, model: Forward, vocabulary: int, workshop: MaskWorkshop) -> None:
         self._model = model
         self._workshop = workshop
         self._vocabulary = vocabulary

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from appliance.engine.backend import Chunk
+from appliance.engine.mlx.adapters import Forward
 from appliance.engine.mlx.batch import Row, merged
 from appliance.engine.mlx.kv import Batching, Caches
 from appliance.engine.mlx.scores import scored
@@ -16,7 +16,7 @@ WASTE = 0.2
 """The part of a pass that may be padding, where the model's caches allow any."""
 
 
-def prefill(model: nn.Module, pieces: Sequence[Piece], kind: Batching) -> list[object]:
+def prefill(model: Forward, pieces: Sequence[Piece], kind: Batching) -> list[object]:
     """Lengthen the rows' caches by their chunks; gives the arrays whose evaluation computes them.
 
     Only caches are evaluated, so the output layer is never computed for a prompt.
@@ -59,11 +59,11 @@ def alike(pieces: Iterable[Piece], waste: float) -> Iterator[list[Piece]]:
         yield group
 
 
-def _alone(model: nn.Module, row: Row, chunk: Chunk) -> None:
+def _alone(model: Forward, row: Row, chunk: Chunk) -> None:
     model(mx.array([chunk.tokens], dtype=mx.int32), cache=row.caches)
 
 
-def _together(model: nn.Module, group: list[Piece]) -> None:
+def _together(model: Forward, group: list[Piece]) -> None:
     """Tokens stand at the left of the rectangle while they are computed, keys and values at the right afterwards."""
     lengths = [len(chunk.tokens) for _, chunk in group]
     padding = [max(lengths) - length for length in lengths]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
-import mlx.nn as nn
 
 from appliance.engine.backend import Candidate, Chunk, Sampled
+from appliance.engine.mlx.adapters import Forward
 from appliance.engine.mlx.kv import Caches
 
 SLICE_TOKENS = 256
@@ -30,7 +30,7 @@ class Scores:
         ]
 
 
-def scored(model: nn.Module, chunk: Chunk, known: Sequence[int], caches: Caches, wanted: int) -> list[Scores]:
+def scored(model: Forward, chunk: Chunk, known: Sequence[int], caches: Caches, wanted: int) -> list[Scores]:
     """Lengthen the caches by a chunk, and score the tokens behind each of its own; waits for the device."""
     parts: list[Scores] = []
     for start in range(0, len(chunk.tokens), SLICE_TOKENS):
