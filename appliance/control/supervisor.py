@@ -46,10 +46,12 @@ from appliance.control.status import ModelStatus, Observed, describe
 from appliance.control.survey import survey
 from appliance.control.suspicion import End
 from appliance.control.watchdog import Bound
-from appliance.errors import InUse, UnknownModel
+from appliance.errors import InUse, Unavailable, UnknownModel
 from appliance.models.store import Store
 
 HANG = Bound()
+FETCH_PATIENCE_SECONDS = 10.0
+FETCH_RETRY_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class Supervisor:
         bound: Bound = HANG,
         sizes: Sizes | None = None,
         reader_idle: float = IDLE_SECONDS,
+        fetch_patience: float = FETCH_PATIENCE_SECONDS,
     ) -> None:
         self.on_fetched: Callable[[], Awaitable[object]] = _nothing
         self.on_change: Callable[[], None] = _nobody
@@ -87,6 +90,7 @@ class Supervisor:
         self._store = store
         self._machine = Machine.of_this(environ, engine_log)
         self._sizes = Sizes() if sizes is None else sizes
+        self._fetch_patience = fetch_patience
         self._state = Registry()
         self._deployment: Deployment | None = None
         self._demands: Mapping[str, Demand] = {}
@@ -192,14 +196,21 @@ class Supervisor:
 
     @asynccontextmanager
     async def acquire(
-        self, model: ModelSpec, *, alone: bool = False, resumed: bool = False, keep: float | None = None
+        self,
+        model: ModelSpec,
+        *,
+        alone: bool = False,
+        resumed: bool = False,
+        keep: float | None = None,
+        patient: bool = False,
     ) -> AsyncIterator[Lease]:
         """Hold the engine of `model`, loading it first where needed; waiting is not bounded here. `alone` without
         company until `clear`ed; `resumed` requests wait until a load that failed for a passing reason is tried again.
         Afterwards the model stays for `keep` seconds if nobody else comes, without it for `idle_unload`.
 
-        Raises UnknownModel if it is not in the deployment any more, Unavailable while closing or where it cannot
-        fit in memory, LoadFailed or SourceError with the reason it cannot be had.
+        Raises UnknownModel if it is not in the deployment any more, Unavailable while closing, where it cannot
+        fit in memory or, for those who are not `patient`, where its files take more than a moment to be fetched;
+        LoadFailed or SourceError with the reason it cannot be had.
         """
         asked = self._now()
         waiter = self.next_id()
@@ -209,7 +220,8 @@ class Supervisor:
             while run is None:  # it may end between the grant and our turn
                 answer = self._waiting[waiter] = asyncio.get_running_loop().create_future()
                 self._happen(registry.on_acquire, Waiter(waiter, model.name, alone, resumed, keep))
-                run = self._processes.runs.get(await answer)
+                number = await (answer if patient or resumed else self._or_told(answer, model.name))
+                run = self._processes.runs.get(number)
             yield run.lease(waiter, model, asked, self._now())
             served = True
         finally:
@@ -219,6 +231,15 @@ class Supervisor:
             # A request cancelled while waiting may have been granted a moment ago: both are harmless if not so.
             self._happen(registry.on_leave, waiter)
             self._happen(registry.on_release, waiter, served)
+
+    async def _or_told(self, answer: asyncio.Future[int], model: str) -> int:
+        """The answer, unless a download turns out to take long: then how far that is. Raises Unavailable."""
+        while not (await asyncio.wait([answer], timeout=self._fetch_patience))[0]:
+            if (progress := self._downloads.progress(self._state.names.get(model, ""))) is not None:
+                phase, done, total = progress
+                far = f"{phase} {done / total:.0%}" if total else phase
+                raise Unavailable(f"{model} is being fetched: {far}", retry_after=FETCH_RETRY_SECONDS)
+        return answer.result()
 
     @asynccontextmanager
     async def reading(self, model: ModelSpec) -> AsyncIterator[EngineHandle]:

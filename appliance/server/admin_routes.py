@@ -134,7 +134,7 @@ async def load(request: Request, admin: Admin, name: str) -> HTTPResponse:
     seconds = _timeout(request)
     try:
         async with asyncio.timeout(seconds if seconds < math.inf else None):
-            async with admin.context.supervisor.acquire(spec):
+            async with admin.context.supervisor.acquire(spec, patient=True):
                 pass
     except TimeoutError:
         raise TimedOut(f"{spec.name} was not ready within {seconds:g} s; it goes on loading") from None

@@ -60,6 +60,7 @@ class Site:
         return Journal(directory)
 
     def supervisor(self, **more: Any) -> Supervisor:
+        more = {"fetch_patience": 60.0, **more}
         return Supervisor(self.store, environ=os.environ, engine_log=("console", "warning"), **more)
 
 

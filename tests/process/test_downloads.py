@@ -9,10 +9,11 @@ from appliance.control import blas, footprint
 from appliance.control.reload import Reloader
 from appliance.control.running import Running
 from appliance.control.supervisor import Supervisor
-from appliance.errors import SourceError
+from appliance.errors import SourceError, Unavailable
 from appliance.models.store import Store
 from tests.checkpoints import byte_level_tokenizer, tiny_config, tiny_weights
 from tests.gguf_file import llama_metadata, write_llama
+from tests.models.hub_server import hub_serving
 from tests.process.site import answer
 
 
@@ -54,6 +55,36 @@ async def test_a_download_that_cannot_succeed_is_told_with_its_reason(site, tmp_
         await supervisor.apply(deployment)
         with pytest.raises(SourceError, match="nobody/nothing"):
             await answer(supervisor, deployment)
+
+
+async def test_a_download_that_takes_long_is_told_with_how_far_it_is_and_goes_on(site, tmp_path):
+    files = {"config.json": b'{"model_type": "llama"}', "model.safetensors": bytes(1 << 20)}
+    with hub_serving(files) as hub:
+        hub.stall_at["model.safetensors"] = 1 << 19
+        deployment = site.deployment({"m": {"source": "hf:owner/model"}})
+        environ = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
+        environ.pop("HF_HUB_OFFLINE", None)
+        store = Store(tmp_path / "store", tmp_path / "hf" / "hub")
+        async with Supervisor(store, environ=environ, fetch_patience=0.01) as supervisor:
+            await supervisor.apply(deployment)
+            with pytest.raises(Unavailable, match="m is being fetched: ") as refused:
+                await answer(supervisor, deployment)
+            assert refused.value.retry_after
+            assert supervisor.status()[0].download is not None, "who left does not end it"
+
+            async def patient() -> None:
+                async with supervisor.acquire(deployment.models["m"], patient=True):
+                    pass
+
+            waiting = asyncio.create_task(patient())
+            async with asyncio.timeout(30):
+                while not (supervisor.status()[0].download or ("", 0, 0))[1]:
+                    await asyncio.sleep(0.005)
+            with pytest.raises(Unavailable, match=r"\d+%"):
+                await answer(supervisor, deployment)
+            assert not waiting.done()
+            waiting.cancel()
+            await asyncio.wait([waiting])
 
 
 async def test_a_download_nobody_wants_any_more_is_ended(site):
