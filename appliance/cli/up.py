@@ -22,6 +22,7 @@ from appliance.config.problem import Rejected, human
 from appliance.control.beside import prefer_the_loop
 from appliance.control.conditions import Missing
 from appliance.control.events import Events
+from appliance.control.guardian import gone
 from appliance.control.hooks import Hooks
 from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.leftover import remove_leftovers
@@ -62,6 +63,9 @@ def up(
         bool, typer.Option("--wait", help="End again, with exit code 4, unless the models get as the file says.")
     ] = False,
     timeout: Timeout = 300.0,
+    watchdog_pid: Annotated[
+        int | None, typer.Option("--watchdog-pid", min=1, help="End, as on SIGTERM, when this process is gone.")
+    ] = None,
 ) -> None:
     """Start the appliance on a deploy file and keep it at what the file says."""
     log.configure()
@@ -79,7 +83,8 @@ def up(
         _refuse_open(start.deployment, insecure)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, Usage(state.usage) as usage:
             admit, again = partial(door, insecure=insecure, usage=usage), partial(_read, file, insecure)
-            serving = _serve(file, state, journal, newest, start, admit, again, timeout if wait else None)
+            patience = timeout if wait else None
+            serving = _serve(file, state, journal, newest, start, admit, again, patience, watchdog_pid)
             if missing := runner.run(serving):
                 print(f"appliance: not converged: {'; '.join(map(str, missing))}", file=sys.stderr)
                 raise typer.Exit(NOT_CONVERGED)
@@ -153,6 +158,7 @@ async def _serve(
     door: Callable[[Running], Door],
     read: Read,
     patience: float | None,
+    watchdog_pid: int | None,
 ) -> tuple[Missing, ...]:
     """Until a signal ends it, or what is missing when `patience` is over."""
     ended, events = _until_signal(), Events()
@@ -197,7 +203,7 @@ async def _serve(
             hooks = Hooks(events, lambda: running.deployment.hooks, os.environ)
             async with asyncio.TaskGroup() as tasks:
                 ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
-                works = (reloader.run(), hooks.run(), serving.sweep())
+                works = (reloader.run(), hooks.run(), serving.sweep(), _end_after(watchdog_pid, ended))
                 beside = [ready, *(tasks.create_task(work) for work in works)]
                 batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
@@ -209,6 +215,15 @@ async def _serve(
             await socket.close()
             batches.close()
     return () if ready.cancelled() else ready.result()
+
+
+async def _end_after(pid: int | None, ended: asyncio.Event) -> None:
+    """End when this process does."""
+    if pid is not None:
+        await gone(pid)
+        if not ended.is_set():
+            log.get().info("watchdog.gone", pid=pid)
+        ended.set()
 
 
 def _until_signal() -> asyncio.Event:

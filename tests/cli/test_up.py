@@ -3,6 +3,8 @@
 import json
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -91,6 +93,21 @@ def test_readiness_waits_for_what_is_loaded_at_startup(tmp_path: Path) -> None:
         running.wait_for("ready")
         running.until('appliance_model_state{model="early",state="ready"}', 1)
         assert running.get("/readyz").status_code == 200
+
+
+@pytest.mark.parametrize("first", ["appliance", "guardian"])
+def test_it_ends_with_the_process_it_is_to_watch(tmp_path: Path, first: str) -> None:
+    guardian = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with guardian:
+        if first == "guardian":
+            guardian.kill()
+            guardian.wait()
+        with Up.start(deployment(tmp_path), "--watchdog-pid", str(guardian.pid)) as running:
+            if first == "appliance":
+                assert running.post(chat("demo")).status_code == 200
+                guardian.kill()  # not reaped before the appliance has ended
+            assert running.exit_code() == 0
+        assert any("watchdog.gone" in line for line in (*running.lines, *running.errors))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
