@@ -119,6 +119,12 @@ CODES: Mapping[str, tuple[str, str]] = {
         "draft model does not fit",
         "`speculative.kind: draft` guesses with a second, small model, which `draft` names; other kinds have none.",
     ),
+    "E226": ("unknown adapter", "An alias names an adapter that is not among its model's `adapters`."),
+    "E225": (
+        "keys and values cannot have this form",
+        "`kv`, `max_kv` and the `bits` of a cache policy need caches that grow by whole tokens: sliding windows and "
+        "compressed ones (MLA) cannot be quantized, nor can a window be put over them.",
+    ),
     "W301": (
         "no family matched",
         "No family file recognises this checkpoint: its template's switches, tool calls and reasoning are treated "

@@ -1,16 +1,18 @@
 """What a deployment asks of its engines: the models sharing a fingerprint folded into one want. PURE."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from appliance.config.deployment import Deployment, ModelSpec
+from appliance.config.deployment import Deployment, ModelSpec, Target
+from appliance.config.sampling import decide
 from appliance.config.tuning import Kv
 from appliance.control.eviction import Policy
 from appliance.control.footprint import ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
-from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
+from appliance.vocab.request import GenerateRequest, Message
+from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
 
 PREFIX_SHARE = 1 / 3
 """The most of an engine's share of free memory its prefix cache may take from running requests."""
@@ -47,6 +49,7 @@ class Demand:
     place: Place
     blas: str
     stall_target: float
+    warm: tuple[ChatPrompt, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -99,6 +102,7 @@ class Demand:
             disk=self._disk,
             kv=_most_exact(model.kv for model in self.models),
             stored=_most_exact(model.cache.stored for model in self.models),
+            warm=self.warm if prefix else (),
         )
 
     @property
@@ -108,6 +112,17 @@ class Demand:
         if not wished.disk_bytes or not wished.prefix_bytes:
             return None
         return DiskSettings(path=wished.path, bytes=wished.disk_bytes, ttl=wished.ttl, key=self.first.fingerprint)
+
+
+def _warm(deployment: Deployment, model: ModelSpec) -> Iterator[ChatPrompt]:
+    """The beginnings of conversations its file wants warm, as a request without any wishes begins them."""
+    if not model.warm:
+        return
+    asked = GenerateRequest(model=model.name)
+    kwargs = decide(deployment, Target(model.name, model, ()), asked, 0).template
+    for text in model.warm:
+        system = Message(role=model.family.roles.get("system", "system"), content=text.rstrip("\n"))  # type: ignore[arg-type]
+        yield ChatPrompt(messages=(system,), template=model.template_text, kwargs=dict(kwargs))
 
 
 def _most_exact(forms: Iterable[Kv | None]) -> KvForm | None:
@@ -126,7 +141,14 @@ def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, De
         groups.setdefault(model.fingerprint, []).append(model)
     options = deployment.engine
     found = [
-        Demand(models[0], tuple(models), places[fingerprint], options.blas, options.stall_target)
+        Demand(
+            models[0],
+            tuple(models),
+            places[fingerprint],
+            options.blas,
+            options.stall_target,
+            tuple(prompt for model in models for prompt in _warm(deployment, model)),
+        )
         for fingerprint, models in groups.items()
     ]
     return {demand.fingerprint: demand for demand in found}
