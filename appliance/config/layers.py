@@ -25,8 +25,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Overlay:
-    """Request-time values a profile, alias, route or model lays over those below it."""
+    """Request-time values a profile, alias, route or model lays over those below it. `adapter` is the name of one of
+    the model's, "" for none.
+    """
 
     sampling: SamplingPatch = SamplingPatch()
     template: Mapping[str, Any] = field(default_factory=empty)
     policy: Policy = Policy()
+    adapter: str | None = None

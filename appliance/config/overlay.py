@@ -16,6 +16,7 @@ def overlay(value: Mapping[str, Any]) -> Overlay:
         sampling=sampling_patch(value.get("sampling", EMPTY)),
         template=frozen(value.get("template", EMPTY)),
         policy=policy(value.get("policy", EMPTY)),
+        adapter=value.get("adapter"),
     )
 
 
@@ -73,6 +74,7 @@ def lay(stronger: Overlay, weaker: Overlay, policy: Policy) -> Overlay:
         sampling=SamplingPatch(**merge_sampling([stronger.sampling, weaker.sampling])),
         template=frozen(merge_template([stronger.template, weaker.template])),
         policy=policy,
+        adapter=weaker.adapter if stronger.adapter is None else stronger.adapter,
     )
 
 

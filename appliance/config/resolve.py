@@ -64,6 +64,7 @@ class _Resolve:
         chains, problems = aliases.chains(self.file)
         self.notes.problems += problems
         self.references(profiles)
+        self.adapters(models, chains)
         self.policies(defaults, profiles, models, chains)
         self.fits(memory.budget, models, make.inspected)
         names = Known(
@@ -103,6 +104,16 @@ class _Resolve:
                 if wanted is not None and wanted not in profiles:
                     hint = did_you_mean(wanted, profiles) or _listing("profiles", profiles)
                     self.notes.say("E202", (kind, name, "profile"), f"there is no profile {wanted}", hint)
+
+    def adapters(self, models: Mapping[str, ModelSpec], chains: Iterable[aliases.Chain]) -> None:
+        """What an alias says itself; the alias it stands for is looked at on its own."""
+        for chain in chains:
+            path, own = chain.own[0]
+            model = models.get(chain.model)
+            if own.adapter and model is not None and own.adapter not in model.adapters:
+                hint = did_you_mean(own.adapter, model.adapters) or _listing("adapters", model.adapters)
+                said = f"{chain.model} has no adapter {own.adapter}"
+                self.notes.say("E226", (*path, "adapter"), said, hint)
 
     def policies(
         self,

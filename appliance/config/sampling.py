@@ -19,11 +19,14 @@ _OFF = {"top_k": 0}
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """`template` are the chat template's variables; `rewrites` is what a client asked for and did not get."""
+    """`template` are the chat template's variables; `rewrites` is what a client asked for and did not get; `adapter`
+    is the directory of the one to run with, "" for none.
+    """
 
     sampling: Sampling
     template: dict[str, Any]
     rewrites: tuple[Rewrite, ...]
+    adapter: str = ""
 
 
 def find(deployment: Deployment, asked: str) -> Target:
@@ -102,7 +105,19 @@ def decide(deployment: Deployment, target: Target, request: GenerateRequest, see
     )
     values = {"seed": seed, **values, "logprobs": allowed.get("logprobs")}
     given = _clamped({**values, **policy.lock}, policy.clamp)
-    return Decided(Sampling(**given), template, (*dropped, *_rewrites(asked, given, policy)))
+    adapter = _adapter(model, request.adapter, overlays)
+    return Decided(Sampling(**given), template, (*dropped, *_rewrites(asked, given, policy)), adapter)
+
+
+def _adapter(model: ModelSpec, asked: str | None, overlays: tuple[Overlay, ...]) -> str:
+    """The directory of what the request asks for, else of what the strongest layer that names one does."""
+    name = next((name for name in (asked, *(o.adapter for o in overlays)) if name is not None), "")
+    if not name:
+        return ""
+    if name not in model.adapters:
+        hint = did_you_mean(name, model.adapters) or f"it has {', '.join(model.adapters) or 'none'}"
+        raise BadRequest(_sentence(f"`{model.name}` has no adapter `{name}`", hint), param="adapter")
+    return model.adapters[name]
 
 
 def _permitted(

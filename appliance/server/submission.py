@@ -48,6 +48,7 @@ def submission(
         priority=priority(key, asked.priority) - (0 if urgent else BEHIND),
         grammar=asked.grammar,
         parallel_calls=asked.parallel_calls,
+        adapter=decided.adapter,
         prediction=asked.prediction if prompt is None else "",
         rules=asked.rules,
     )

@@ -8,6 +8,9 @@ from appliance.convert import kinds
 from appliance.convert.kinds import Converted
 from appliance.convert.source import Known
 
+_FILES = ("models/here/config.json", "models/x.gguf", "template.jinja")
+_ADAPTERS = ("adapters", "lora.bin", "loras/sql", "loras/chat")
+
 CATALOGUE = frozenset(load.families().catalogue)
 KNOWN = Known(load.schema("deploy"), CATALOGUE, lambda path: path == "models/here")
 
@@ -21,7 +24,7 @@ def converted(given: str) -> Converted:
 
 def deployment(text: str, directory: Path) -> Deployment:
     """The deployment of a text; local files it names are made first. Raises Rejected."""
-    for name in ("models/here/config.json", "models/x.gguf", "template.jinja"):
+    for name in (*_FILES, *(f"{adapter}/adapter_config.json" for adapter in _ADAPTERS)):
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")

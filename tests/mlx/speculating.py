@@ -4,6 +4,7 @@ from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from appliance.engine.adapter import Adapter
 from appliance.engine.backend import Batch, Sampled
 from appliance.engine.inbox import Arrival
 from appliance.engine.loop import Loop
@@ -27,6 +28,7 @@ class Asked:
     tokens: int = 24
     foretold: list[int] | None = None
     stop_ids: frozenset[int] = frozenset()
+    adapter: Adapter | None = None
     at: int = 0
     """The turn in which it arrives."""
     got: list[int] = field(default_factory=list)
@@ -94,4 +96,6 @@ class Device:
             order=id,
             stop_ids=asked.stop_ids,
             foretold=asked.foretold,
+            adapter=asked.adapter,
+            namespace=asked.adapter.name if asked.adapter else "",
         )
