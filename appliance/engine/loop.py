@@ -158,17 +158,26 @@ class Loop:
         self._steps += 1
         parts: list[SequenceEvents] = []
         ended: list[Sequence] = []
+        broken: dict[int, str] = {}
         for sequence, sampled in self._scheduler.commit(flight.plan.batch, result):
             if sequence.pipeline.finished:  # by a token before it that came with the same step
                 sequence.known.pop()
                 continue
-            parts.append(SequenceEvents(sequence.id, (sampled.token,), tuple(sequence.pipeline.feed(sampled))))
+            if sequence.id in broken:
+                continue
+            try:
+                events = tuple(sequence.pipeline.feed(sampled))
+            except Exception:  # noqa: BLE001 - the loop's edge: what reads one answer must not end the others
+                log.get().exception("engine.answer_failed", sequence=sequence.id)
+                broken[sequence.id] = "its text could not be read; the log says why"
+                continue
+            parts.append(SequenceEvents(sequence.id, (sampled.token,), events))
             if sequence.pipeline.finished:
                 ended.append(sequence)
         if parts:
             self._emit(Events(self._steps, tuple(parts)))
         over = {sequence.id for sequence in ended}
-        for id, reason in result.failed.items():
+        for id, reason in {**result.failed, **broken}.items():
             if id not in over:
                 self._fail({id}, EngineFault(f"this answer cannot go on: {reason}"))
         for id, length, snapshot in flight.snapshots:

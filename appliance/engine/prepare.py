@@ -229,6 +229,7 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
             continue
         try:
             sequence = preparer.prepare(submission, order)
+            ended = sequence.pipeline.begin(submission.emitted)
         except ApplianceError as error:
             _withdraw(link, id, Failed(error.code, error.message, error.param))
             continue
@@ -237,7 +238,7 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
             _withdraw(link, id, Failed(EngineFault.code, "the prompt could not be prepared; the log says why"))
             continue
         pipeline = sequence.pipeline
-        if ended := pipeline.begin(submission.emitted):
+        if ended:
             _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
         elif not link.inbox.deliver(sequence):
             _say(link, id, *pipeline.cancel())

@@ -120,9 +120,8 @@ class Mixed:
 
     async def _reload(self) -> None:
         """Other settings each time, and each time another engine for the tossed model."""
-        self.counts["reloads"] += 1
         fresh = self.file.with_suffix(".new")
-        fresh.write_text(self.deploy(self.counts["reloads"]))
+        fresh.write_text(self.deploy(self.counts["reload"] + 1))
         fresh.rename(self.file)
         await self._order("reload", "/reload")
 
