@@ -6,12 +6,12 @@ from threading import Lock
 from typing import NoReturn
 
 from appliance.errors import BadRequest, Unsupported
-from appliance.grammar.matcher import Constraint, Constraints, Masks, Matcher
+from appliance.grammar.matcher import NO_GRAMMAR, Constraint, Constraints, Masks, Matcher
 from appliance.grammar.source import MAX_SOURCE, source
 from appliance.text.lark import Split
 from appliance.vocab.request import Grammar
 
-__all__ = ["Constraint", "Grammars", "Masks", "Matcher"]
+__all__ = ["NO_GRAMMAR", "Constraint", "Grammars", "Masks", "Matcher"]
 
 
 class Grammars:

@@ -1,43 +1,73 @@
 """Follows a grammar token by token: which tokens may come next, as a bit mask over the vocabulary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Protocol
 
 from llguidance import LLExecutor, LLMatcher, LLTokenizer
 
 CACHED_GRAMMARS = 64
 
 
+class Watch(Protocol):
+    """Follows an answer too, and may at times leave it one token only."""
+
+    def accept(self, token: int) -> None: ...
+
+    @property
+    def only(self) -> int | None:
+        """The one token that may come next, None where it has no say."""
+        ...
+
+
 class Matcher:
     """One sequence's place in its grammar. Not thread-safe, but may be handed from thread to thread."""
 
-    def __init__(self, matcher: LLMatcher) -> None:
+    def __init__(self, matcher: LLMatcher | None, watch: Watch | None = None) -> None:
         self._matcher = matcher
+        self._watch = watch
         self.error = ""
         """Why it cannot go on; empty while it can. May be read while the next mask is computed."""
 
     def accept(self, token: int) -> None:
         """Take the token that was chosen; one the grammar does not allow is an error."""
-        if not self._matcher.is_stopped() and not self._matcher.consume_token(token):
-            self.error = self._matcher.get_error()
+        if self._watch is not None:
+            self._watch.accept(token)
+        matcher = self._matcher
+        if matcher is not None and not matcher.is_stopped() and not matcher.consume_token(token):
+            self.error = matcher.get_error()
 
     @property
-    def inner(self) -> LLMatcher:
+    def only(self) -> int | None:
+        """The one token that may come next, whatever the grammar says; None where that decides."""
+        return None if self._watch is None else self._watch.only
+
+    @property
+    def inner(self) -> LLMatcher | None:
+        """None where there is no grammar."""
         return self._matcher
 
 
 class Constraint:
-    """A compiled grammar; each sequence starts a matcher of its own."""
+    """A compiled grammar, a watch, or both; each sequence starts a matcher of its own."""
 
-    def __init__(self, compiled: LLMatcher) -> None:
+    def __init__(self, compiled: LLMatcher | None, watch: Callable[[], Watch] | None = None) -> None:
         self._compiled = compiled
+        self._watch = watch
+
+    def watched(self, watch: Callable[[], Watch]) -> "Constraint":
+        """The same grammar with a watch, a new one for each sequence."""
+        return Constraint(self._compiled, watch)
 
     def start(self, said: Sequence[int]) -> Matcher:
         """A matcher that has taken the tokens an answer consists of so far."""
-        matcher = Matcher(self._compiled.deep_copy())
+        matcher = Matcher(self._compiled and self._compiled.deep_copy(), self._watch and self._watch())
         for token in said:
             matcher.accept(token)
         return matcher
+
+
+NO_GRAMMAR = Constraint(None)
 
 
 class Constraints:
@@ -74,6 +104,9 @@ class Masks:
         self._executor = LLExecutor(threads)
 
     def fill(self, matchers: Sequence[Matcher], address: int, row_bytes: int) -> None:
-        """Write each matcher's mask of `row_bytes` bytes, one bit a token, little-endian, one after the other."""
-        numbered = [(matcher.inner, place) for place, matcher in enumerate(matchers)]
-        self._executor.unsafe_compute_mask_ptr(numbered, address, row_bytes, len(matchers))
+        """Write each matcher's mask of `row_bytes` bytes, one bit a token, little-endian, one after the other;
+        nothing where it has no grammar.
+        """
+        numbered = [(matcher.inner, place) for place, matcher in enumerate(matchers) if matcher.inner is not None]
+        if numbered:
+            self._executor.unsafe_compute_mask_ptr(numbered, address, row_bytes, len(matchers))

@@ -1,9 +1,10 @@
 """`POST /v1/messages`: what a body asks for, one table row per field."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from appliance.errors import BadRequest
 from appliance.protocols import answer_form
@@ -31,6 +32,8 @@ from appliance.vocab.request import GenerateRequest, Grammar, Message
 
 class _Thinking(msgspec.Struct):
     type: str
+    budget_tokens: Annotated[int, Meta(ge=0, le=2**53)] | None = None
+    display: str | None = None
 
 
 class _Format(msgspec.Struct):
@@ -97,7 +100,7 @@ def decode(body: bytes, required: Iterable[str] = ("model", "max_tokens", "messa
         **common(given),
         messages=messages,
         tools=chosen(tools.shown, choice(wanted)),
-        sampling=patch(given, stop=given.get("stop_sequences")),
+        sampling=patch(given, stop=given.get("stop_sequences"), **_reasoning(given)),
         grammar=_grammar(given.get("output_config")),
         template=template(given, **_thinking(given)),
         continue_final=messages[-1].role == "assistant" and not messages[-1].tool_calls,
@@ -129,8 +132,15 @@ def _grammar(config: _OutputConfig | None) -> Grammar | None:
     return answer_form.schema("output_config.format.schema", config.format.schema)
 
 
+def _reasoning(given: dict[str, Any]) -> dict[str, Any]:
+    """How long the model may think, and whether the client wants to see it."""
+    thinking: _Thinking = given.get("thinking") or _Thinking("")
+    hidden = thinking.display == "omitted"
+    return {"reasoning_budget": thinking.budget_tokens, "include_reasoning": False if hidden else None}
+
+
 def _thinking(given: dict[str, Any]) -> dict[str, Any]:
-    """The template's switches, where the client turned them; a budget is not kept."""
+    """The template's switches, where the client turned them."""
     thinking: _Thinking | None = given.get("thinking")
     config: _OutputConfig | None = given.get("output_config")
     return {

@@ -27,6 +27,7 @@ from appliance.protocols.sampling import (
     choices,
     common,
     continues,
+    count,
     effort,
     flag,
     include_usage,
@@ -38,8 +39,6 @@ from appliance.protocols.sampling import (
     text,
 )
 from appliance.vocab.request import GenerateRequest, Tool
-
-_NO_BUDGET = "a budget for reasoning is not available in this version"
 
 FIELDS: dict[str, Reader] = {
     "model": model_name,
@@ -62,6 +61,9 @@ FIELDS: dict[str, Reader] = {
     "functions": typed(list[Function], "a list of functions", from_functions),
     "function_call": typed(str | Named, "'none', 'auto' or an object with a name"),
     "reasoning_effort": effort,
+    # other names of `reasoning_budget`
+    "reasoning_max_tokens": count,
+    "thinking_token_budget": count,
     "continue_final_message": flag,
     "add_generation_prompt": flag,
     "prediction": typed(Prediction, "an object of type content", predicted),
@@ -80,8 +82,6 @@ FIELDS: dict[str, Reader] = {
     "echo": refused("answers hold no prompt", unless=(False,)),
     "modalities": refused("answers are text", unless=(["text"],)),
     "prompt_logprobs": refused("ask /v1/completions for `echo` with `logprobs`"),
-    "reasoning_max_tokens": refused(_NO_BUDGET),
-    "thinking_token_budget": refused(_NO_BUDGET),
     "web_search_options": refused("this server does not search the web"),
 }
 """Every field we know, and how it is read. A field that is not here is listed in `GenerateRequest.ignored`."""
@@ -100,7 +100,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         **common(given),
         messages=given["messages"],
         tools=_tools(given),
-        sampling=patch(given, max_tokens=given.get("max_completion_tokens")),
+        sampling=patch(given, max_tokens=given.get("max_completion_tokens"), reasoning_budget=_budget(given)),
         logprobs=logprobs(given),
         grammar=form(given),
         n=given.get("n", 1),
@@ -112,6 +112,12 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         parallel_calls=given.get("parallel_tool_calls", True) and not given.get("functions"),
         ignored=unknown,
     )
+
+
+def _budget(given: dict[str, Any]) -> int | None:
+    """The tightest of the names it has."""
+    names = ("reasoning_budget", "reasoning_max_tokens", "thinking_token_budget")
+    return min((given[name] for name in names if name in given), default=None)
 
 
 def read(body: bytes) -> Decoded:

@@ -107,9 +107,10 @@ EXTENSIONS: dict[str, Reader] = {
     "include_stop_str_in_output": flag,
     "typical_p": refused("use `min_p` or `top_p`", unless=(0, 1)),
     "dry_multiplier": refused("use `repetition_penalty`, `frequency_penalty` or `presence_penalty`", unless=(0,)),
+    "reasoning_budget": count,
+    "include_reasoning": flag,
     "cache_salt": typed(Name, "a string of up to 512 characters"),
     "keep_alive": keep_alive,
-    "adapter": typed(Annotated[str, Meta(max_length=512)], "the name of an adapter, or an empty string"),
 }
 """What servers of open models understand beside a protocol's own fields; taken by every protocol."""
 
@@ -125,7 +126,7 @@ SAMPLING: dict[str, Reader] = {
 }
 """OpenAI's sampling fields and the extensions."""
 
-_SAME = ("model", "stream", "priority", "cache_salt", "keep_alive", "adapter")
+_SAME = ("model", "stream", "priority", "cache_salt", "keep_alive")
 _RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold")
 _PATCH = frozenset(SamplingPatch.__struct_fields__)
 

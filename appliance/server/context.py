@@ -58,6 +58,13 @@ class Counted:
             "appliance_time_to_first_token_seconds", "From request to first token.", ("model",), _TTFT
         )
     )
+    no_calls: Counter = field(
+        default_factory=lambda: Counter(
+            "appliance_call_warnings_total",
+            "Times that something looked like a tool call and became text.",
+            ("model", "reason"),
+        )
+    )
     seconds: Histogram = field(
         default_factory=lambda: Histogram(
             "appliance_generation_seconds", "From request to last token.", ("model",), _SECONDS
@@ -66,7 +73,8 @@ class Counted:
 
     def families(self) -> list[Counter | Histogram | Reading]:
         """In the order they are shown."""
-        return [self.requests, self.prompt, self.cached, self.guessed, self.generated, self.first_token, self.seconds]
+        tokens = [self.prompt, self.cached, self.guessed, self.generated]
+        return [self.requests, *tokens, self.no_calls, self.first_token, self.seconds]
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from appliance.server.in_flight import Entry
 from appliance.server.reused import Reused
 from appliance.server.routing import route_of
 from appliance.server.submission import submission
-from appliance.vocab.event import Event, Finished, Started, TextDelta, ToolCallDelta
+from appliance.vocab.event import Event, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta
 from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Submission
 
@@ -181,8 +181,20 @@ async def _told(run: Run, events: AsyncIterator[tuple[int, Event]]) -> AsyncGene
         _count(run, index, event)
         if run.asked.shows_stop and isinstance(event, Finished) and event.stop is not None:
             yield index, TextDelta(event.stop)
+        if isinstance(event, ReasoningDelta) and not run.decided.sampling.include_reasoning:
+            continue
         if run.asked.parallel_calls or not isinstance(event, ToolCallDelta) or event.index == 0:
             yield index, event
+
+
+def _warn(run: Run, warnings: tuple[tuple[str, int], ...]) -> None:
+    """What looked like a call and became text: a sign of a wrong dialect, or of a model that makes mistakes."""
+    if not warnings:
+        return
+    log.get().warning("generation.call_is_text", model=run.model, reasons=dict(warnings))
+    for reason, times in warnings:
+        # Names are the model's own invention: no label for each.
+        run.context.counted.no_calls.add(run.model, reason.partition(" '")[0], by=times)
 
 
 def _count(run: Run, index: int, event: Event) -> None:
@@ -204,7 +216,8 @@ def _count(run: Run, index: int, event: Event) -> None:
             raise Cancelled("the generation was cancelled")
         case Finished("error"):
             raise EngineFault("the generation failed")
-        case Finished(_, usage):
+        case Finished(_, usage, _, warnings):
+            _warn(run, warnings)
             passage.finished(index, usage.completion_tokens)
             counted.generated.add(run.model, by=usage.completion_tokens)
             counted.prompt.add(run.model, by=usage.prompt_tokens)

@@ -8,10 +8,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from appliance.engine.constraint import Grammars
+from appliance.engine.answer import Wanted
+from appliance.engine.budget import Budget
+from appliance.engine.constraint import NO_GRAMMAR, Grammars
+from appliance.engine.holding import hold
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.errors import BadRequest
+from appliance.text import dialects, reasoning
+from appliance.text.channels import Channels
+from appliance.text.reasoning.format import Start
 from appliance.vocab.request import Grammar, Sampling
 from tests.mlx.driving import Job, backend, run
 
@@ -47,7 +53,7 @@ def grammars(tokenizer: PromptTokenizer) -> Grammars:
 
 def said(tokenizer: PromptTokenizer, job: Job) -> str:
     end = next((place for place, token in enumerate(job.text) if token in STOPS), len(job.text))
-    return b"".join(map(tokenizer.raw, job.text[:end])).decode()
+    return b"".join(map(tokenizer.raw, job.text[:end])).decode(errors="replace")
 
 
 def job(id: int, grammars: Grammars, grammar: Grammar, tokens: int = 120, **more: object) -> Job:
@@ -127,3 +133,30 @@ def test_a_constrained_row_gives_the_same_alone_and_after_an_interruption(
 def test_a_wrong_grammar_is_refused_before_anything_runs(grammars: Grammars) -> None:
     with pytest.raises(BadRequest):
         grammars.compile(Grammar("json_schema", json.dumps({"type": "wizard"})))
+
+
+def test_reasoning_over_its_budget_is_ended_and_the_answer_keeps_to_its_grammar(
+    engine: MlxBackend, tokenizer: PromptTokenizer, grammars: Grammars
+) -> None:
+    thinking = reasoning.find("think_tags")
+    none = dialects.find("none")
+    assert thinking is not None
+    assert none is not None
+    form = Grammar("json_schema", json.dumps({"type": "integer", "minimum": 0, "maximum": 9}))
+    held = hold(grammars, Wanted((), True, form, "<think>", Start.INSIDE), none, thinking)
+    assert held.constraint is not None
+    closing = tokenizer.encode("</think>", special=False)
+    budget = Budget(6, closing, lambda: Channels(reasoning=thinking, new_id=str, prompt="<think>"), tokenizer)
+    constraint = held.constraint.watched(budget.watch)
+    free = NO_GRAMMAR.watched(budget.watch)
+    jobs = [
+        Job(id, [5, 6, 7 + id], Sampling(temperature=1.0, seed=id), tokens=40, constraint=each, stop_ids=STOPS)
+        for id, each in enumerate([constraint, constraint, free])
+    ]
+    run(engine, jobs)
+    for done in jobs:
+        _, end, answer = said(tokenizer, done).partition("</think>")
+        assert end
+        assert any(done.text[at : at + len(closing)] == closing for at in range(6, 10))
+        if done.constraint is constraint:
+            assert answer.strip() in list("0123456789")

@@ -57,7 +57,12 @@ class Masking:
         words = -(-self._vocabulary // 32)
         bits = np.full((len(self._places), words), -1, dtype=np.int32)
         for place, matcher in enumerate(self._matchers):
-            if matcher is not None and not matcher.error:
+            if matcher is None or matcher.error:
+                continue
+            if (only := matcher.only) is not None:
+                bits[place] = 0
+                bits[place, only // 32] = np.uint32(1 << only % 32).astype(np.int32)
+            else:
                 self._workshop.masks.fill([matcher], bits[place].ctypes.data, words * 4)
         unpacked = np.unpackbits(bits.view(np.uint8), axis=-1, bitorder="little")
         return unpacked[:, : self._vocabulary].view(bool)
