@@ -13,7 +13,7 @@ _LONGEST_CHARACTER = 4
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """`tokens` of reasoning, then `closing`, which is not empty, is forced. `channels` gives a fresh parser that starts
+    """After `tokens` of reasoning `closing`, which is not empty, is forced. `channels` gives a fresh parser that starts
     where the answer does.
     """
 
