@@ -138,7 +138,7 @@ def test_what_the_deploy_file_says_of_a_model_is_what_is_tested(capsys: pytest.C
     Path("deploy.yaml").write_text(
         "version: 1\nmodels:\n"
         "  a: {source: ./plain, template: {file: templates/a.jinja}, family: qwen3}\n"
-        "  b: {source: ./thinks, family: kimi-k2}\n"
+        "  b: {source: ./thinks, dialects: {tools: kimi_k2}}\n"
     )
     code, whole = data(capsys, "test")
     assert code == 1

@@ -309,13 +309,15 @@ def test_the_family_of_an_unknown_short_name_is_read_from_its_files(home: Path) 
 
 
 @pytest.mark.parametrize(
-    ("path", "rows"),
-    [(("dialects", "tools"), dialects.DIALECTS), (("dialects", "reasoning"), reasoning.DIALECTS)],
-    ids=["tools", "reasoning"],
+    ("which", "path"),
+    [("family", ("dialects",)), ("deploy", ("models", "*", "dialects"))],
+    ids=["of a family", "of a deploy file"],
 )
-def test_the_schema_of_a_family_names_the_dialects_there_are(path: tuple[str, ...], rows: tuple[Named, ...]) -> None:
-    found = next(schema["enum"] for where, schema in load.schema("family").properties() if where == path)
-    assert found == [name for row in rows for name in (row.name, *row.aliases) if name]
+def test_a_schema_names_the_dialects_there_are(which: str, path: tuple[str, ...]) -> None:
+    enums = {where: schema["enum"] for where, schema in load.schema(which).properties() if where[:-1] == path}
+    rows: dict[str, tuple[Named, ...]] = {"tools": dialects.DIALECTS, "reasoning": reasoning.DIALECTS}
+    for key, known in rows.items():
+        assert enums[*path, key] == [name for row in known for name in (row.name, *row.aliases) if name]
 
 
 def test_an_unknown_dialect_is_said_with_the_nearest() -> None:
