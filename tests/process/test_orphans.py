@@ -20,6 +20,11 @@ SERVER = """
         deployment = site.read()
         async with site.supervisor() as supervisor:
             await supervisor.apply(deployment)
+            if sys.argv[2] == "spare":
+                while (spare := supervisor.spare()) is None or spare.seconds is None:
+                    await asyncio.sleep(0.005)
+                print(spare.pid, flush=True)
+                await asyncio.Event().wait()
             if sys.argv[2] == "ready":
                 await answer(supervisor, deployment, max_tokens=1)
             holding = asyncio.create_task(answer(supervisor, deployment))
@@ -32,10 +37,10 @@ SERVER = """
 """
 
 
-@pytest.mark.parametrize("state", ["loading", "ready"])
+@pytest.mark.parametrize("state", ["loading", "ready", "spare"])
 async def test_a_killed_server_leaves_no_engine(site, state):
     site.script("m", text="on ", endless=True, step_ms=1, load_ms=60000 if state == "loading" else 0)
-    site.deployment({"m": {}})
+    site.deployment({"m": {}}, engine={"spare": state == "spare"})
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-c", textwrap.dedent(SERVER), str(site.directory), state, stdout=asyncio.subprocess.PIPE
     )
