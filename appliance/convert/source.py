@@ -50,7 +50,13 @@ OLLAMA = {
     "mistral-small3.1:24b": "mistral-24b-4bit", "qwen2.5:14b": "qwen2.5-14b-4bit", "qwen3": "qwen3-8b-4bit",
     "qwen3:0.6b": "qwen3-0.6b-4bit", "qwen3:1.7b": "qwen3-1.7b-4bit", "qwen3:8b": "qwen3-8b-4bit",
     "qwen3-coder": "qwen3-coder-30b-4bit", "qwen3-coder:30b": "qwen3-coder-30b-4bit",
-    "smollm2:135m": "smollm2-135m",
+    "smollm2:135m": "smollm2-135m", "qwen3:4b": "qwen3-4b", "qwen3-vl:2b": "qwen3-vl-2b-4bit",
+    "qwen3-vl:4b": "qwen3-vl-4b-4bit", "qwen3-vl:8b": "qwen3-vl-8b-4bit", "gpt-oss": "gpt-oss-20b",
+    "gpt-oss:20b": "gpt-oss-20b", "gpt-oss:120b": "gpt-oss-120b", "phi4": "phi-4-14b-4bit",
+    "phi4:14b": "phi-4-14b-4bit", "phi4-mini": "phi-4-mini-4bit", "phi4-mini:3.8b": "phi-4-mini-4bit",
+    "phi3.5": "phi-3.5-mini-4bit", "hermes3": "hermes3-8b-4bit", "hermes3:8b": "hermes3-8b-4bit",
+    "devstral": "devstral-24b-4bit", "devstral:24b": "devstral-24b-4bit", "deepseek-r1:8b": "deepseek-r1-8b-4bit",
+    "deepseek-r1:32b": "deepseek-r1-32b-4bit", "gemma3n:e2b": "gemma-3n-e2b-4bit", "gemma3n:e4b": "gemma-3n-e4b-4bit",
 }  # fmt: skip
 """Names of Ollama's library to the same model in our catalogue."""
 
