@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from appliance.control.running import Running
-from appliance.control.status import ModelStatus
+from appliance.control.status import Condition, ModelStatus
 from appliance.control.supervisor import Supervisor
 from appliance.server.batch_store import BatchStore
 from appliance.server.door import Door
@@ -17,6 +17,11 @@ from appliance.server.reused import KEPT, Reused
 
 _TTFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+
+
+def _degraded(condition: Condition) -> bool:
+    return condition.name == "Degraded" and condition.holds
+
 
 _ENGINES = {
     "loads": "Engines that were loaded.",
@@ -152,6 +157,12 @@ class Context:
                 "Memory the engine of this model takes, when last measured.",
                 ("model",),
                 lambda: [((s.name,), s.taken) for s in self._present() if s.taken is not None],
+            ),
+            Reading(
+                "appliance_model_degraded",
+                "Whether this model serves less than its deploy file asks for, and in one word why.",
+                ("model", "reason"),
+                lambda: [((s.name, c.reason), 1) for s in self._present() for c in s.conditions if _degraded(c)],
             ),
             *(self._engines(kind, text) for kind, text in _ENGINES.items()),
             Reading("appliance_build_info", "The version that runs.", ("version",), lambda: [((self.version,), 1)]),

@@ -49,6 +49,7 @@ def test_what_happens_to_files_models_and_engines_runs_programs(tmp_path: Path) 
         assert up.post(chat("bad")).status_code >= 500
         wait_for(out, "model.load_failed", "bad")
         wait_for(out, "model.degraded", "bad")
+        assert up.metric('appliance_model_degraded{model="bad",reason="PermanentFailure"}') == 1
         loading = re.search(r"model=good pid=(\d+)", up.wait_for("model=good pid="))
         assert loading is not None
         os.kill(int(loading[1]), signal.SIGKILL)
