@@ -111,6 +111,7 @@ EXTENSIONS: dict[str, Reader] = {
     "include_reasoning": flag,
     "cache_salt": typed(Name, "a string of up to 512 characters"),
     "keep_alive": keep_alive,
+    "adapter": typed(Annotated[str, Meta(max_length=512)], "the name of an adapter, or an empty string"),
 }
 """What servers of open models understand beside a protocol's own fields; taken by every protocol."""
 
@@ -126,7 +127,7 @@ SAMPLING: dict[str, Reader] = {
 }
 """OpenAI's sampling fields and the extensions."""
 
-_SAME = ("model", "stream", "priority", "cache_salt", "keep_alive")
+_SAME = ("model", "stream", "priority", "cache_salt", "keep_alive", "adapter")
 _RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold")
 _PATCH = frozenset(SamplingPatch.__struct_fields__)
 
