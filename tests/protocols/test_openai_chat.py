@@ -309,6 +309,9 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "an expected answer in parts": ({"prediction": {"type": "content", "content": [
         {"type": "text", "text": "as "}, {"type": "text", "text": "before"}]}}, {"prediction": "as before"}),
     "unknown fields": ({"odd": "5m", "flavour": 1}, {"ignored": ("odd", "flavour")}),
+    "an adapter": ({"adapter": "sql"}, {"adapter": "sql"}),
+    "no adapter": ({"adapter": ""}, {"adapter": ""}),
+    "the adapter of the alias": ({}, {"adapter": None}),
     "a model to be kept": ({"keep_alive": "1h30m"}, {"keep_alive": 5400.0, "ignored": ()}),
     "fields that ask for nothing": ({"response_format": {"type": "text"}, "modalities": ["text"], "audio": None,
                                      "functions": [], "function_call": "auto", "tool_choice": "none",
