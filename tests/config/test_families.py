@@ -13,6 +13,7 @@ from appliance.config.problem import Rejected
 from appliance.text import dialects, reasoning
 from appliance.vocab.request import SamplingPatch
 from tests.config.golden import checkpoint
+from tests.text import template_families
 
 Named = dialects.ToolFormat | reasoning.Reasoning
 FAMILIES = load.families()
@@ -326,3 +327,7 @@ def test_an_unknown_dialect_is_said_with_the_nearest() -> None:
     [problem] = rejected.value.problems
     assert (problem.code, problem.hint) == ("E105", "did you mean hermes_json?")
     assert "none of the 1" in problem.message
+
+
+def test_the_check_of_templates_expects_families_that_exist() -> None:
+    assert set(template_families.FAMILIES.values()) <= FAMILIES.keys()

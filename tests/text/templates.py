@@ -1,7 +1,8 @@
 """Checks a directory of chat templates against the shipped families: `python -m tests.text.templates DIR`.
 
 Each `*.jinja` must be recognised by its content, render with and without tools, reasoning on and off, show what was
-said, and agree with its family's dialects. Exits 1 where one does not.
+said, and agree with its family's dialects; of those with a well-known name the family is known. Exits 1 where one
+does not.
 """
 
 import sys
@@ -17,6 +18,7 @@ from appliance.text.probe import probe
 from appliance.text.rendering import Renderer
 from appliance.vocab.request import Message, SamplingPatch, Tool, ToolCall
 from appliance.vocab.spec import ChatPrompt
+from tests.text.template_families import FAMILIES
 
 CONSTANTS = {"bos_token": "<BOS>", "eos_token": "<EOS>", "unk_token": "<UNK>", "pad_token": "<PAD>"}
 TIDE = Tool(
@@ -90,6 +92,9 @@ def main(directory: str) -> int:
         source = path.read_text(encoding="utf-8")
         family = recognise(Checkpoint("", (), source, SamplingPatch(), None, None, 0), families)
         found = list(dict.fromkeys(problems(source, family)))
+        right = FAMILIES.get(path.stem)
+        if family is not None and right not in (None, family.family.name):
+            found.insert(0, f"its family is {right}")
         wrong += bool(found)
         print(f"{path.name}: {family.family.name if family else '-'}: {'ok' if not found else ''}")
         for problem in found:
