@@ -218,6 +218,7 @@ _PARTS = {
 def _alias(alias: Alias) -> Rows:
     yield ("model",), alias.model
     yield ("profile",), alias.profiles[0] if len(alias.profiles) == 1 else alias.profiles or None
+    yield ("adapter",), alias.own.adapter
     yield ("hidden",), alias.hidden
     yield from _overlay(alias.own)
 
