@@ -53,6 +53,7 @@ class Preparer:
     grammars: Grammars
     adapters: Adapters
     trims: bool = True
+    guesses: bool = False
 
     def prepare(self, submission: Submission, order: int) -> Sequence:
         """Raises PromptTooLong, BadRequest and what the template raises."""
@@ -80,6 +81,9 @@ class Preparer:
             channels=self._channels(submission, thinking, held, tail),
             logprobs=sampling.logprobs is not None,
         )
+        constraint = self._budgeted(submission, thinking, held, tail)
+        if constraint is not None and (self.guesses or submission.prediction):
+            log.get().info("engine.not_guessed", sequence=submission.id, reason="its answer is held to a form")
         return Sequence(
             id=submission.id,
             known=[*prompt, *submission.emitted],
@@ -91,7 +95,7 @@ class Preparer:
             priority=submission.priority,
             order=order,
             stop_ids=ends,
-            constraint=self._budgeted(submission, thinking, held, tail),
+            constraint=constraint,
             foretold=self._foretold(submission, context),
             adapter=adapter,
             checkpoints=self._checkpoints(submission.prompt, prompt),

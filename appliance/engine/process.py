@@ -93,6 +93,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         grammars,
         Adapters(backend.targets()),
         info.trims,
+        hello.spec.speculative is not None,
     )
     warmer = Warmer(preparer.tokens, tokenizer, preparer.context, lambda sequence: link.inbox.post(Arrival(sequence)))
     loop = Loop(backend, scheduler, link.outbox.put, tier, warmer.warm)
