@@ -118,6 +118,7 @@ def _shown(spec: ModelSpec, found: Ledger) -> str:
         ("a token", show_bytes(found.token), found.attention),
         ("a row", size(found.row), f"of {found.context} tokens; {found.concurrency} of them take {size(found.rows)}"),
         ("budget", size(found.budget), f"{size(found.kv_reserve)} of it are kept for rows, memory.kv_reserve"),
+        *([("spare", size(found.spare), "of it is the blank engine's, engine.spare")] if found.spare else []),
         ("for models", size(found.room), "so much may models take together"),
         ("left", size(found.left), "for rows and prefixes when it is alone in memory"),
     ]

@@ -12,7 +12,7 @@ from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 from appliance.config.deployment import ModelSpec
 from appliance.config.diff import diff
 from appliance.config.render import Estimate, as_data, render, weigh
-from appliance.control import survey
+from appliance.control import demand, survey
 from appliance.control.machine import Machine
 from appliance.control.sizes import Sizes
 from appliance.control.state_dir import state_of
@@ -52,7 +52,7 @@ def _of_running(file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
 def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
     old, new = (examine_or_exit(file, "plan", as_json).deployment for file in (old_file, new_file))
     found = diff(old, new)
-    memory = weigh(old, new, _estimate(new_file, new.engine.blas))
+    memory = weigh(old, new, _estimate(new_file, new.engine.blas), spare=demand.spare_bytes(new))
     sides = {
         side: {"file": str(file), "digest": deployment.digest}
         for side, file, deployment in (("old", old_file, old), ("new", new_file, new))

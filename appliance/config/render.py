@@ -32,8 +32,11 @@ class Memory:
     reckoned: dict[str, int]
 
 
-def weigh(old: Deployment, new: Deployment, estimate: Estimate, loaded: Collection[str] | None = None) -> Memory:
-    """What the change costs. `loaded` are the models in memory now; without it those of `load: startup`.
+def weigh(
+    old: Deployment, new: Deployment, estimate: Estimate, loaded: Collection[str] | None = None, spare: int = 0
+) -> Memory:
+    """What the change costs. `loaded` are the models in memory now; without it those of `load: startup`. The blank
+    engine takes `spare` bytes of the budget.
 
     A new engine is loaded beside the one it replaces if both fit, and after it otherwise.
     """
@@ -44,7 +47,7 @@ def weigh(old: Deployment, new: Deployment, estimate: Estimate, loaded: Collecti
     known = {engine: estimate(model) for engine, model in first.items()}
     reckoned = {e: m.reckoned for e, m in first.items() if known[e] is None and m.reckoned is not None}
     sizes = {engine: size or reckoned.get(engine, 0) for engine, size in known.items()}
-    room = new.memory.budget - new.memory.kv_reserve
+    room = new.memory.budget - new.memory.kv_reserve - spare
     starting = {engine: models for engine, models in then.items() if engine not in now}
     heirs = {engine: _heir(models, starting) for engine, models in now.items() if engine not in then}
     before = peak = sum(sizes[engine] for engine in now)

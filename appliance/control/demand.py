@@ -9,7 +9,7 @@ from appliance.config.deployment import Deployment, ModelSpec, Target
 from appliance.config.sampling import decide
 from appliance.config.tuning import Kv
 from appliance.control.eviction import Policy
-from appliance.control.footprint import ENGINE_BASE_BYTES
+from appliance.control.footprint import BASE_BYTES, ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
 from appliance.vocab.request import GenerateRequest, Message
 from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
@@ -165,6 +165,7 @@ def terms(deployment: Deployment) -> Terms:
             keep_free=memory.keep_free,
             max_loaded=memory.max_loaded,
             exclusive=tuple(group for group in groups if len(group) > 1),
+            spare=spare_bytes(deployment),
         ),
         min_resident=memory.queue.min_resident,
         starve_after=memory.queue.starve_after,
@@ -177,6 +178,12 @@ def spare(deployment: Deployment) -> Literal["mlx", "fake"] | None:
     if not deployment.engine.spare or not deployment.models:
         return None
     return "fake" if all(model.source.kind == "fake" for model in deployment.models.values()) else "mlx"
+
+
+def spare_bytes(deployment: Deployment) -> int:
+    """What the blank process is expected to take."""
+    kind = spare(deployment)
+    return 0 if kind is None else BASE_BYTES[kind]
 
 
 def names(deployment: Deployment) -> dict[str, str]:

@@ -8,8 +8,9 @@ from appliance.config.units import show_bytes
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`budget` bytes for all engines, of which `reserve` are kept for keys, values and prefixes; `keep_free` bytes of
-    the machine are left to others. Of each group of `exclusive` fingerprints one at most is in memory.
+    """`budget` bytes for all engines, of which `reserve` are kept for keys, values and prefixes and the blank spare
+    one takes `spare`; `keep_free` bytes of the machine are left to others. Of each group of `exclusive` fingerprints
+    one at most is in memory.
     """
 
     budget: int = 0
@@ -17,6 +18,12 @@ class Policy:
     keep_free: int = 0
     max_loaded: int | None = None
     exclusive: tuple[frozenset[str], ...] = ()
+    spare: int = 0
+
+    @property
+    def room(self) -> int:
+        """Bytes of the budget that loaded models may take."""
+        return self.budget - self.reserve - self.spare
 
     def rivals(self, fingerprint: str) -> frozenset[str]:
         """Those that are never in memory together with this one."""
@@ -136,7 +143,7 @@ def apart(resident: Sequence[Resident], policy: Policy) -> tuple[str, ...]:
 
 def _room(policy: Policy, capacity: int | None) -> int:
     """Bytes of weights that may be in memory."""
-    room = policy.budget - policy.reserve
+    room = policy.room
     return min(room, capacity - policy.keep_free) if policy.keep_free and capacity is not None else room
 
 
@@ -172,7 +179,7 @@ def _refusal(
     held = sum(engine.bytes for engine in pinned)
     names = ", ".join(sorted(engine.model for engine in pinned))
     kept_apart = ", ".join(sorted(engine.model for engine in pinned if engine.fingerprint in rivals))
-    if need + held > policy.budget - policy.reserve:
+    if need + held > policy.room:
         return CannotFit(_arithmetic(model, need, held, names, policy))
     if policy.max_loaded is not None and len(pinned) >= policy.max_loaded:
         return CannotFit(
@@ -196,8 +203,9 @@ def _refusal(
 
 
 def _arithmetic(model: str, need: int, held: int, pinned: str, policy: Policy) -> str:
-    room = policy.budget - policy.reserve
+    room = policy.room
     kept = f"{show_bytes(policy.reserve)} of it, memory.kv_reserve, are kept for caches"
+    kept += f", {show_bytes(policy.spare)} for the spare engine" if policy.spare else ""
     advice = f"unpin {pinned} or raise memory.budget" if held and need <= room else "raise memory.budget"
     return (
         f"{model} needs {show_bytes(need)} of memory; memory.budget {show_bytes(policy.budget)} leaves"

@@ -16,6 +16,7 @@ from appliance.vocab.spec import DType
 ENGINE_BASE_BYTES = 256 * 1024**2
 """A process with mlx and transformers imported, before any weights: measured were 165 MiB (PSS, Linux)."""
 FAKE_BASE_BYTES = 64 * 1024**2
+BASE_BYTES = {"mlx": ENGINE_BASE_BYTES, "fake": FAKE_BASE_BYTES}
 
 _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}
 _STORED_WIDTH = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I32": 4, "I64": 8, "U8": 1, "I8": 1, "BOOL": 1}

@@ -12,7 +12,8 @@ class Ledger:
     """Bytes and tokens. `measured` is what the process took when it was loaded last, `need` what is planned for it.
 
     `token` is what each token of a row costs, `row` what the longest row of `context` tokens does, `rows` as many of
-    them as run together; those are taken from what is left of `budget`. `room` is what models may take of it.
+    them as run together; those are taken from what is left of `budget`. `room` is what models may take of it,
+    `spare` what the blank engine does.
     `refusal` says why it never fits, empty where it does.
     """
 
@@ -29,6 +30,7 @@ class Ledger:
     rows: int
     budget: int
     kv_reserve: int
+    spare: int
     room: int
     left: int
     refusal: str
@@ -54,7 +56,8 @@ def ledger(
         rows=row * concurrency,
         budget=policy.budget,
         kv_reserve=policy.reserve,
-        room=policy.budget - policy.reserve,
-        left=max(0, policy.budget - place.need),
+        spare=policy.spare,
+        room=policy.room,
+        left=max(0, policy.budget - policy.spare - place.need),
         refusal=decision.message if isinstance(decision, CannotFit) else "",
     )

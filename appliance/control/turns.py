@@ -94,7 +94,7 @@ def why_not(state: Registry, engine: Engine, now: float) -> str:
     limit = "" if policy.max_loaded is None else f", and at most {policy.max_loaded} of them at a time"
     return (
         f"{engine.want.model} got no memory within memory.queue.max_wait ({show_duration(state.terms.max_wait)}): it"
-        f" needs {show_bytes(engine.bytes)}; models may take {show_bytes(policy.budget - policy.reserve)}{limit}, and"
+        f" needs {show_bytes(engine.bytes)}; models may take {show_bytes(policy.room)}{limit}, and"
         f" those in memory hold {show_bytes(held)}, {busy} of {len(beside)} at work: come back later, or raise"
         " memory.budget or memory.queue.max_wait"
     )

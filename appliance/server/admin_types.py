@@ -10,6 +10,7 @@ from appliance.config.problem import Problem, as_data
 from appliance.config.render import Estimate, render, weigh
 from appliance.config.render import as_data as as_plan
 from appliance.control.conditions import Standing
+from appliance.control.demand import spare_bytes
 from appliance.control.journal import Generation
 from appliance.control.residency import IN_MEMORY
 from appliance.control.running import Outcome, Proposal
@@ -284,7 +285,8 @@ def plan(proposal: Proposal, models: Sequence[ModelStatus], estimate: Estimate) 
     """The plan beside what the engines are doing."""
     loaded = {model.name for model in models if model.state in IN_MEMORY and not model.retired}
     in_flight = {model.name: model.leases for model in models if model.leases and not model.retired}
-    memory = weigh(proposal.before, proposal.deployment, estimate, loaded)
+    spare = spare_bytes(proposal.deployment)
+    memory = weigh(proposal.before, proposal.deployment, estimate, loaded, spare)
     return msgspec.convert(
         {
             "id": proposal.id,

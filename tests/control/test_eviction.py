@@ -142,6 +142,15 @@ def test_what_can_never_fit_is_said_with_the_numbers(need, resident, words):
         assert word in decision.message
 
 
+def test_the_spare_engine_takes_its_part_of_the_budget():
+    policy = Policy(20 * GIB, 4 * GIB, spare=GIB)
+    assert plan("big", 15 * GIB, [], policy) == Evict(())
+    decision = plan("big", 16 * GIB, [], policy)
+    assert isinstance(decision, CannotFit)
+    assert "leaves 15.0 GiB for models" in decision.message
+    assert "1.0 GiB for the spare engine" in decision.message
+
+
 def test_what_is_left_is_shared_equally():
     assert share(1000, 400, 3) == 200
     assert share(1000, 1200, 3) == 0

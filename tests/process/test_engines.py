@@ -314,7 +314,7 @@ async def test_a_model_too_large_for_the_budget_is_refused_with_the_numbers(site
     deployment = site.deployment({"m": {}}, memory={"budget": "64MiB"})
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
-        with pytest.raises(Unavailable, match=r"m needs 0\.1 GiB of memory; memory\.budget"):
+        with pytest.raises(Unavailable, match=r"m needs 64\.0 MiB of memory; memory\.budget"):
             await answer(supervisor, deployment)
 
 
