@@ -37,7 +37,7 @@ class Blocks:
             watch=reload.get("watch", True),
             quiet=reload.get("quiet", 0.3),
             tls=self.tls(server.get("tls", EMPTY)),
-            apis=tuple(server.get("apis", ("openai",))),
+            apis=tuple(server.get("apis", ("openai", "anthropic", "ollama"))),
             time_zone=self.time_zone(server.get("time_zone")),
             cors=tuple(server.get("cors", ())),
             trusted_hosts=tuple(server.get("trusted_hosts", ())),

@@ -72,7 +72,7 @@ class ServerSettings:
     watch: bool
     quiet: float
     tls: Tls | None = None
-    apis: tuple[str, ...] = ("openai",)
+    apis: tuple[str, ...] = ("openai", "anthropic", "ollama")
     time_zone: str | None = None
     cors: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()

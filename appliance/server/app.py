@@ -13,6 +13,7 @@ from sanic.http.constants import HTTP
 from appliance import log
 from appliance.server import batch_routes, file_routes, ollama_routes, responses, routes
 from appliance.server.adapters import ADAPTERS
+from appliance.server.apis import check_spoken
 from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
@@ -117,6 +118,7 @@ async def _call(handler: Handler, context: Context, request: Request, **parts: s
 async def _call_inside(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
     """Behind the door, which is passed before anything of a body is read; what only looks costs no key anything."""
     key = context.door.key_of(request)
+    check_spoken(context.running.deployment, request.path)
     limited = key if request.method == "POST" else None
     with log.bound(key=key.name) if key else nullcontext(), context.door.passing(request, limited) as passage:
         request.ctx.key, request.ctx.passage = key, passage

@@ -1,10 +1,11 @@
 """What the deploy file says of sampling holds whatever protocol a client speaks."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.up import Up
+from tests.server.up import Up, deployment
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -51,7 +52,7 @@ def test_what_may_not_be_set_is_refused_the_same(
     assert up.post({"model": "barred", **body, **limit}, path).status_code == 200
     response = up.post({"model": "barred", **body, **warm(limit)}, path)
     assert response.status_code == 400
-    assert "`temperature` may not be set here" in response.text
+    assert "temperature` may not be set here" in response.text
 
 
 @pytest.mark.parametrize(("path", "body", "limit", "text"), PROTOCOLS.values(), ids=PROTOCOLS.keys())
@@ -60,3 +61,17 @@ def test_what_is_not_known_is_named_the_same(
 ) -> None:
     response = up.post({"model": "demo", **body, **limit, "flavour": "mint"}, path)
     assert (response.status_code, response.headers["x-appliance-ignored"]) == (200, "flavour")
+
+
+def test_a_protocol_that_is_not_listed_is_not_there(tmp_path: Path) -> None:
+    file = deployment(tmp_path, "apis: [openai]")
+    with Up.start(file) as running:
+        statuses = {path: running.post({"model": "demo", **body}, path).status_code
+                    for path, body, _, _ in PROTOCOLS.values()}  # fmt: skip
+        assert {path for path, status in statuses.items() if status == 404} == {
+            "/v1/messages", "/api/chat", "/api/generate",
+        }  # fmt: skip
+        assert [running.get(path).status_code for path in ("/api/tags", "/v1/models", "/healthz")] == [404, 200, 200]
+        file.write_text(file.read_text().replace("apis: [openai]", "apis: [ollama]"))
+        running.until("appliance_config_generation", 2)
+        assert [running.get(path).status_code for path in ("/api/tags", "/v1/files")] == [200, 404]
