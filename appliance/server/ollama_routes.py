@@ -20,7 +20,7 @@ from appliance.server.body import read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
 
-_SHOW = {"model": model_name, "name": model_name, "verbose": flag}
+SHOW = {"model": model_name, "name": model_name, "verbose": flag}
 
 
 async def tags(request: Request, context: Context) -> HTTPResponse:
@@ -46,7 +46,7 @@ async def ps(request: Request, context: Context) -> HTTPResponse:
 async def show(request: Request, context: Context) -> HTTPResponse:
     """`POST /api/show`: what is known of one model."""
     body = await read_body(request, context.running.deployment.server)
-    given, _ = read_fields(body, _SHOW, ())
+    given, _ = read_fields(body, SHOW, ())
     if (asked := given.get("model", given.get("name"))) is None:
         raise BadRequest("`model` is required", param="model")
     id = asked.removesuffix(LATEST)

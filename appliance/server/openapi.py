@@ -3,20 +3,66 @@
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 import msgspec
 from sanic import HTTPResponse, Request
 
+from appliance.protocols import batches, files
 from appliance.protocols.fields import Reader
+from appliance.server import ollama_routes
 from appliance.server.adapters import ADAPTERS, Adapter
 from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, Question
 from appliance.server.openapi_page import page
 
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An endpoint's body: its fields, with those it cannot do without."""
+
+    text: str
+    fields: Mapping[str, Reader]
+    required: tuple[str, ...]
+
+
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 Routes = Mapping[str, Handler]
+
+Row = Adapter | Question | Described
+"""What is known of an endpoint that takes a body."""
+
+DESCRIBED: dict[str, Described] = {
+    "/v1/batches": Described(
+        "Run the requests of an uploaded file, behind all others.", batches.FIELDS, batches.REQUIRED
+    ),
+    "/api/show": Described("What is known of one model.", ollama_routes.SHOW, ()),
+}
+"""Endpoints that read fields and are neither asked for an answer nor about a prompt."""
+
+FORMS: dict[str, dict[str, Any]] = {
+    "/v1/files": {
+        "type": "object",
+        "properties": {
+            "file": {"type": "string", "format": "binary", "description": "The content."},
+            "purpose": {"enum": list(files.PURPOSES), "description": "What it is for."},
+            "expires_after[anchor]": {"enum": ["created_at"], "description": "When its time begins."},
+            "expires_after[seconds]": {"type": "integer", "description": "How long it is kept."},
+        },
+        "required": ["file", "purpose"],
+    },
+}
+"""Bodies that are forms."""
+
+_PAGE = {"limit": {"type": "integer", "minimum": 1}, "after": {"type": "string"}, "order": {"enum": ["asc", "desc"]}}
+QUERIES: dict[str, dict[str, Any]] = {
+    "/v1/files": {**_PAGE, "purpose": {"type": "string"}},
+    "/v1/batches": {name: _PAGE[name] for name in ("limit", "after")},
+    "/v1/responses/<id:str>/input_items": _PAGE,
+}
+"""Parameters of GET, with their schemas."""
 
 _PART = re.compile(r"<(\w+):\w+>")
 _JSON = {"application/json": {"schema": {"type": "object"}}}
@@ -49,14 +95,21 @@ def descriptions(version: str, reads: Routes, writes: Routes, deletes: Routes) -
 
 def document(version: str, reads: Routes, writes: Routes, deletes: Routes) -> dict[str, Any]:
     """The document. Its schemas are those of the types that bodies are decoded with."""
-    schemas = _Schemas(row.fields for row in (*ADAPTERS.values(), *QUESTIONS.values()))
+    schemas = _Schemas(row.fields for row in (*ADAPTERS.values(), *QUESTIONS.values(), *DESCRIBED.values()))
     paths: dict[str, Any] = {}
     for method, routes in (("get", reads), ("post", writes), ("delete", deletes)):
         for path, handler in routes.items():
-            row = (ADAPTERS.get(path) or QUESTIONS.get(path)) if method == "post" else None
+            row: Row | None = None
+            if method == "post":
+                row = ADAPTERS.get(path) or QUESTIONS.get(path) or DESCRIBED.get(path)
             operation = _described(path, handler) if row is None else _generating(row, schemas)
+            if method == "post" and (form := FORMS.get(path)) is not None:
+                operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": form}}}
+                operation["responses"]["400"] = _ERROR
             parts = [{"name": part, "in": "path", "required": True, "schema": {"type": "string"}}
                      for part in _PART.findall(path)]  # fmt: skip
+            asked = QUERIES.get(path, {}) if method == "get" else {}
+            parts += [{"name": name, "in": "query", "schema": schema} for name, schema in asked.items()]
             whole = {"operationId": _id(method, path), **operation, **({"parameters": parts} if parts else {})}
             paths.setdefault(_PART.sub(r"{\1}", path), {})[method] = whole
     return {
@@ -99,7 +152,7 @@ class _Schemas:
                 yield "deprecated", True
 
 
-def _generating(row: Adapter | Question, schemas: _Schemas) -> dict[str, Any]:
+def _generating(row: Row, schemas: _Schemas) -> dict[str, Any]:
     body = {"application/json": {"schema": schemas.body(row.fields, row.required)}}
     streams = {row.content_type.partition(";")[0]: {}} if isinstance(row, Adapter) else {}
     return {
