@@ -206,6 +206,12 @@ class Backend(Protocol):
     def freezer(self) -> Freezer:
         """What writes down this backend's snapshots; once it is loaded."""
         ...
+    def held_bytes(self) -> int:
+        """What the keys and values of all open sequences take as they are laid out now: padding, room to grow and
+        launched steps included.
+        """
+        ...
+
 
     def open(self, opening: Opening) -> None:
         """Make a sequence known; nothing is computed yet."""

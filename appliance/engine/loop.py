@@ -55,7 +55,7 @@ class Loop:
         self._warmed: tuple[ChatPrompt, ...] = ()
         self._rebuild: EngineSettings | None = None
         """Settings that ask for another KV store, until nothing runs any more."""
-        self._steps = 0
+        self._steps = self._kv_bytes = 0
         self.idle = True
         """Nothing is on its way and nothing can be started: only a message changes that."""
         self._keep_warm(scheduler.settings.warm)
@@ -76,13 +76,14 @@ class Loop:
             self._land(landed)
         if launched is not None:
             launched.step.begin()
+        self._kv_bytes = self._backend.held_bytes()
         self.idle = not plan and landed is None
 
     def pong(self, nonce: int) -> Pong:
         """The gauges now; may be asked from any thread."""
         rows = self._scheduler
         return Pong(
-            nonce, rows.running, rows.waiting + self._tier.waiting, rows.kv_bytes, rows.prefixes.bytes, self._steps
+            nonce, rows.running, rows.waiting + self._tier.waiting, self._kv_bytes, rows.prefixes.bytes, self._steps
         )
 
     def _take(self, messages: Iterable[Message]) -> None:

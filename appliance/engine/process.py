@@ -84,6 +84,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         info.kv_bytes_per_token,
         PrefixCache(hello.settings.prefix_bytes, tier),
         Speculation(hello.spec.speculative, able=info.rolls_back),
+        padded=info.padded,
     )
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
     preparer = Preparer(

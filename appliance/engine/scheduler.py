@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.ledger import tokens_of
 from appliance.engine.prefix_cache import NO_MATCH, PINNED, Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
 from appliance.engine.speculation import Speculation
@@ -56,7 +57,10 @@ class Scheduler:
         kv_bytes_per_token: int,
         prefixes: PrefixCache,
         speculation: Speculation | None = None,
+        *,
+        padded: bool = False,
     ) -> None:
+        self._padded = padded
         self.prefixes = prefixes
         self.speculation = speculation or Speculation(None, able=False)
         self._token_bytes = max(kv_bytes_per_token, 1)
@@ -86,10 +90,6 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
-
-    @property
-    def kv_bytes(self) -> int:
-        return sum(s.held_tokens for s in self._running) * self._token_bytes
 
     def submit(self, sequence: Sequence) -> None:
         assert sequence.id not in self._sequences
@@ -172,7 +172,7 @@ class Scheduler:
         return tuple(closed)
 
     def _needed(self, sequences: Iterable[Sequence]) -> int:
-        return sum(min(s.held_tokens + 1, s.limit) for s in sequences)
+        return tokens_of([min(s.held_tokens + 1, s.limit) for s in sequences], padded=self._padded)
 
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:

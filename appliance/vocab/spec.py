@@ -82,7 +82,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row. It `rolls_back` where
     tokens that were guessed wrong can be taken back; it `trims` where what is kept of a prompt can be cut to any
-    length.
+    length; rows that decode together are `padded` to the longest.
     """
 
     context: int
@@ -94,6 +94,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     rolls_back: bool = False
     trims: bool = True
+    padded: bool = False
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):

@@ -25,4 +25,4 @@ def test_an_answer_that_cannot_be_read_fails_alone(tmp_path, at):
     assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Failed, Finished]
     assert drive.text(0) == drive.text(2) == "0123456789"
     assert len(fed) == at
-    assert drive.scheduler.kv_bytes == 0
+    assert drive.loop.pong(0).kv_bytes == 0

@@ -135,6 +135,9 @@ class FakeBackend:
         self._settings = settings
         return self._script.kv_bytes_per_token
 
+    def held_bytes(self) -> int:
+        return sum(row.computed for row in self._rows.values()) * self._script.kv_bytes_per_token
+
     def freezer(self) -> "FakeFreezer":
         forms = {"kv": lambda: self._settings.kv, "stored": lambda: self._settings.stored}
         return FakeFreezer(lambda: "".join(f"-{name}{form.bits}" for name, get in forms.items() if (form := get())))

@@ -78,6 +78,14 @@ class MlxBackend:
         """The layers an adapter may change."""
         return self._adapters.targets()
 
+    def held_bytes(self) -> int:
+        """See Backend: of every cache there is, each counted once."""
+        lists = [row.caches or [] for row in self._rows.values()]
+        lists += [decoding.caches for decoding in (*self._groups.values(), *self._alone.values())]
+        if self._draft_model is not None:
+            lists.append(self._draft_model.caches)
+        return kv.nbytes(list({id(cache): cache for caches in lists for cache in caches}.values()))
+
     def freezer(self) -> KVFreezer:
         """What writes down the snapshots of this model."""
         return self._freezer
@@ -209,6 +217,7 @@ class MlxBackend:
             notes=notes,
             rolls_back=kv.rolls_back(caches),
             trims=kv.rolls_back(caches),
+            padded=self._batching is not kv.Batching.NONE,
         )
 
 

@@ -94,6 +94,11 @@ class Decoding:
                 self._unsettled = None
                 self._keep([])
 
+    @property
+    def caches(self) -> Caches:
+        """Those its rows share now, or the only row's own."""
+        return self._caches
+
     def release(self, rows: Sequence[Row]) -> None:
         """Let rows go that come back elsewhere: they have caches of their own again."""
         if any(row in self._rows for row in rows):

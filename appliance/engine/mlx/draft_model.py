@@ -44,6 +44,11 @@ class DraftModel:
         self._held: dict[int, _Held] = {}
         self._warm = kv.fresh(self._model)
 
+    @property
+    def caches(self) -> kv.Caches:
+        """Those of all sequences."""
+        return [cache for held in self._held.values() for cache in held.caches]
+
     def bytes_per_token(self) -> int:
         """Of keys and values."""
         return kv.bytes_per_token(self._warm)

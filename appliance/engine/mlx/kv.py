@@ -14,6 +14,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import BatchKVCache, CacheList, KVCache, RotatingKVCache, make_prompt_cache
 
+from appliance.engine.ledger import growth
 from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow, exact, quantized
 from appliance.vocab.spec import KvForm
 
@@ -82,7 +83,7 @@ def grow_by_parts(caches: Caches, length: int) -> None:
     """Let caches of `length` tokens grow by an eighth at a time. The fixed 256 tokens of mlx-lm would be copied with
     every row that joins or leaves, which for short rows is most of the copy.
     """
-    step = min(max(length // 8, 32), 1024)
+    step = growth(length)
     for leaf in leaves(caches):
         if hasattr(leaf, "step"):
             leaf.step = step
@@ -110,7 +111,7 @@ def packed(stored: KVSnapshot, form: KvForm) -> KVSnapshot:
 
 
 def nbytes(caches: Caches) -> int:
-    return sum(cache.nbytes for cache in caches)
+    return sum(cache.nbytes for cache in caches if not cache.empty())
 
 
 def bytes_per_token(caches: Caches) -> int:

@@ -1,0 +1,88 @@
+"""What is said to be held is what is held, and what is admitted fits."""
+
+import gc
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache, KVCache, RotatingKVCache
+
+from appliance.engine.inbox import Arrival
+from appliance.engine.ledger import growth, tokens_of
+from appliance.engine.loop import Loop
+from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow
+from appliance.engine.pipeline import Limits, Pipeline
+from appliance.engine.prefix_cache import PrefixCache
+from appliance.engine.scheduler import Scheduler
+from appliance.engine.sequence import Sequence
+from appliance.vocab.request import Sampling
+from appliance.vocab.spec import EngineSettings, EngineSpec, KvForm
+from tests.mlx.families import FAMILIES, VOCABULARY, make
+
+KINDS_OF_CACHES = (
+    KVCache, RotatingKVCache, BatchKVCache, BatchRotatingKVCache, QuantizedRow, QuantizedRectangle,
+)  # fmt: skip
+BIG = {"head_dim": 64}
+KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": (FAMILIES["llama, plain cache"] | BIG, {}),
+    "in 8 bits": (FAMILIES["llama, plain cache"] | BIG, {"kv": KvForm(bits=8)}),
+    "sliding": (FAMILIES["gemma3, sliding window"] | BIG | {"sliding_window": 64, "query_pre_attn_scalar": 64}, {}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_bytes_said_to_be_held_are_those_that_are_taken(tmp_path: Path, kind: str) -> None:
+    config, more = KINDS[kind]
+    settings = EngineSettings(context=2000, concurrency=8, kv_bytes=1 << 30, prefix_bytes=0, stall_target=0.5, **more)
+    backend = MlxBackend()
+    info, tokenizer = backend.load(
+        EngineSpec(backend="mlx", path=str(make(tmp_path / "m", config))), settings, lambda *at: None
+    )
+    loop = Loop(
+        backend, Scheduler(settings, info.kv_bytes_per_token, PrefixCache(0), padded=True), lambda events: None
+    )
+    drawn = random.Random(1)
+    prompts = {0: (1, 2), 6: (3,), 12: (4, 5, 6)}
+    drawn, most = random.Random(1), 0
+    apart = {id(cache) for cache in caches()}
+    for turn in range(24):
+        loop.turn([arrival(tokenizer, id, drawn) for id in prompts.get(turn, ())])
+        if turn % 4 != 3:
+            continue
+        held = sum(cache.nbytes for cache in caches() if id(cache) not in apart and not cache.empty())
+        assert loop.pong(0).kv_bytes == pytest.approx(held, rel=0.05), turn
+        most = max(most, held)
+    assert most > 4 * info.kv_bytes_per_token * 40
+
+
+def caches() -> list[Any]:
+    """All there are in this process."""
+    gc.collect()
+    return [each for each in gc.get_objects() if isinstance(each, KINDS_OF_CACHES)]
+
+
+def arrival(tokenizer: Any, id: int, drawn: random.Random) -> Arrival:
+    known = [drawn.randrange(3, VOCABULARY) for _ in range(drawn.randint(40, 300))]
+    pipeline = Pipeline(tokenizer, Limits(frozenset(), 1000), prompt_tokens=len(known))
+    sampling = Sampling(temperature=0)
+    return Arrival(Sequence(id, known, len(known), len(known) + 1000, sampling, pipeline, order=id))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "padded", "tokens"),
+    [
+        pytest.param([], True, 0, id="nothing"),
+        pytest.param([10, 20], False, 30, id="rows of their own"),
+        pytest.param([100], True, 132, id="one row has room to grow"),
+        pytest.param([100, 800], True, 2 * 900, id="as long as the longest"),
+        pytest.param([100_000], True, 101_024, id="growth is bounded"),
+    ],
+)
+def test_rows_are_charged_the_rectangle_they_take(lengths: list[int], padded: bool, tokens: int) -> None:
+    assert tokens_of(lengths, padded=padded) == tokens
+
+
+def test_growth_is_an_eighth_within_bounds() -> None:
+    assert [growth(length) for length in (0, 256, 800, 100_000)] == [32, 32, 100, 1024]
