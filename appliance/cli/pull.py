@@ -54,11 +54,21 @@ def _document(done: list[dict[str, Any]], failed: list[dict[str, Any]]) -> dict[
     return {"schema": 1, "kind": "pull", "ok": not failed, "data": {"models": done}, "diagnostics": failed}
 
 
+def _sources(deployment: Deployment) -> dict[str, Source]:
+    """Those of the models, and of the small models that guess for them."""
+    found = {}
+    for name, model in deployment.models.items():
+        found[name] = model.source
+        if model.speculative is not None and model.speculative.draft:
+            found[f"{name}.draft"] = parse(model.speculative.draft, os.getcwd(), {})
+    return found
+
+
 def _wanted(models: list[str], file: Path, store: Store) -> dict[str, Source]:
     """Sources by the name to show. A name of the deploy file wins over a short name of the catalogue."""
     names = [text for text in models if not set(text) & set(":/")]
     deployment = _read(file, store) if not models or (names and file.exists()) else None
-    known = {name: model.source for name, model in deployment.models.items()} if deployment else {}
+    known = _sources(deployment) if deployment else {}
     if not models:
         return known
     catalogue = {name: listed.source for name, (_, listed) in families().catalogue.items()}

@@ -47,6 +47,18 @@ def test_every_model_of_the_file_is_fetched_once(place: Path) -> None:
     assert second.stderr == ""
 
 
+def test_the_small_model_that_guesses_for_another_is_fetched_with_it(place: Path) -> None:
+    (place / "deploy.yaml").write_text(
+        "{version: 1, models: {here: {source: ./model, speculative: {kind: draft, draft: ./tiny.gguf}}}}"
+    )
+    pulled = run(place)
+    assert pulled.returncode == 0, pulled.stderr
+    assert [line.split(": ")[:2] for line in pulled.stdout.splitlines()] == [
+        ["here", "already here"],
+        ["here.draft", "fetched"],
+    ]
+
+
 @pytest.mark.parametrize("word", ["file", "./tiny.gguf"], ids=["a model's name", "a source"])
 def test_one_model_can_be_named(word: str, place: Path) -> None:
     done = run(place, word, "--json")

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import mlx.core as mx
@@ -10,6 +11,8 @@ import pytest
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, StepResult
 from appliance.engine.mlx.backend import MlxStep
+from appliance.engine.mlx.batch import NARROW_AT, Decoding, Row
+from appliance.engine.mlx.verify import Verification
 from appliance.errors import LoadFailed
 from appliance.vocab.event import Finished
 from appliance.vocab.request import Sampling
@@ -79,6 +82,28 @@ def test_rows_of_a_batch_accept_each_as_much_as_was_right(device: Device, stagge
     lengths = [{len(draft.tokens) for draft in batch.drafts} for batch in device.backend.batches]
     assert any(len(those) > 1 for those in lengths), "no batch had drafts of several lengths"
     assert 0 < speculation.right < speculation.guessed
+
+
+def test_a_rectangle_does_not_grow_with_what_was_guessed_wrong(device: Device) -> None:
+    asked = [Asked(prompt(n), Sampling(temperature=1, seed=n), 240) for n in range(2)]
+    plain = [plainly(device, one) for one in asked]
+    first, second = (one.got for one in plain)
+    forecasts = [first[:120] + spoilt(first[120:], 2), spoilt(second[:30], 2) + second[30:]]
+    guessed = [again(one, forecast) for one, forecast in zip(asked, forecasts, strict=True)]
+    wastes: list[int] = []
+    verify = Decoding.verify
+
+    def noted(decoding: Decoding, drafts: list[tuple[Row, Draft]]) -> tuple[list[Row], Verification]:
+        if len(decoding._rows) > 1:
+            wastes.append(decoding._caches[0].size() - max(row.computed for row in decoding._rows))
+        return verify(decoding, drafts)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Decoding, "verify", noted)
+        device.answer(guessed, LOOKUP)
+    assert [one.got for one in guessed] == [one.got for one in plain]
+    assert 0 < max(wastes) <= NARROW_AT
+    assert any(later < before for before, later in pairwise(wastes)), "nothing was given back"
 
 
 def test_more_rows_than_max_batch_are_not_guessed(device: Device) -> None:
