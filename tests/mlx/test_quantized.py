@@ -14,6 +14,7 @@ from appliance.engine.backend import Batch, Opening
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow, exact, quantized
+from appliance.errors import LoadFailed
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, KvForm
 from tests.mlx.driving import SETTINGS, Job, run
@@ -235,3 +236,65 @@ def test_a_copy_shares_no_memory_with_its_row() -> None:
     packed.update_and_fetch(*(draw(random.Random(2), 1, 3) for _ in range(2)))
     assert (kept.offset, packed.offset) == (7, 12)
     assert all(mx.array_equal(a, b) for a, b in zip(before, kept.keys, strict=True))
+
+
+# ---- windows, and what cannot be
+@pytest.mark.parametrize("stagger", [0, 1], ids=["all at once", "joining mid-decode"])
+def test_rows_that_look_back_at_a_window_give_the_tokens_they_give_alone(checkpoint: Path, stagger: int) -> None:
+    engine = windowed(checkpoint, 16)
+    together = jobs(stagger)
+    run(engine, together)
+    for job in together:
+        alone = replace(job, at=0, got=[])
+        run(engine, [alone])
+        assert job.text == alone.text, job.sampling
+
+
+def windowed(directory: Path, tokens: int | None, **settings: Any) -> MlxBackend:
+    built = MlxBackend()
+    changed = {**{name: getattr(SETTINGS, name) for name in SETTINGS.__struct_fields__}, **settings}
+    spec = EngineSpec(backend="mlx", path=str(directory), max_kv=tokens)
+    built.load(spec, EngineSettings(**changed), lambda phase, fraction: None)
+    return built
+
+
+def test_a_window_bounds_what_a_row_takes(checkpoint: Path) -> None:
+    for tokens, bounded in ((16, True), (512, False)):
+        engine = windowed(checkpoint, tokens)
+        prefill(engine, 1, [7] * 300, 300)
+        for _ in range(4):
+            step = engine.launch(Batch((1,), ()))
+            step.begin()
+            step.wait()
+        whole = engine_of(checkpoint)
+        prefill(whole, 1, [7] * 300, 300)
+        assert (engine.held_bytes() < whole.held_bytes() / 4) == bounded
+
+
+SLIDING = FAMILIES["gemma3, sliding window"] | {"head_dim": 32}
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "words"),
+    [
+        pytest.param(SLIDING, {"kv": KvForm(bits=8, group=32)}, "kv: .*RotatingKVCache cannot", id="sliding"),
+        pytest.param(SLIDING, {"stored": KvForm(bits=8, group=32)}, "the cache policy's bits: ", id="kept ones"),
+        pytest.param(FAMILIES["mamba, state only"], {"kv": KvForm(bits=8)}, "ArraysCache cannot", id="a state"),
+        pytest.param(
+            FAMILIES["llama, plain cache"], {"kv": KvForm(bits=8)}, "kv: ", id="a group that does not divide"
+        ),
+        pytest.param(SLIDING, {"max_kv": 64}, "max_kv: .*window", id="a window over windows"),
+        pytest.param(
+            KINDS["plain"], {"max_kv": 64, "kv": KvForm(bits=8, group=32)}, "kv: ", id="a window in few bits"
+        ),
+    ],
+)
+def test_what_a_models_caches_cannot_be_fails_its_load_for_good(
+    tmp_path: Path, kind: dict[str, Any], how: dict[str, Any], words: str
+) -> None:
+    directory = make(tmp_path / "m", kind)
+    settings = dict(how)
+    window = settings.pop("max_kv", None)
+    with pytest.raises(LoadFailed, match=words) as raised:
+        windowed(directory, window, **settings)
+    assert raised.value.permanent
