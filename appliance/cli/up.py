@@ -209,6 +209,7 @@ async def _serve(
                 await ended.wait()
                 batching.cancel()
                 await serving.drain(running.deployment.server.drain_timeout)
+                await context.behind.close()
                 for task in beside:
                     task.cancel()
         finally:

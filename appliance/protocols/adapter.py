@@ -63,9 +63,12 @@ class Fold(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A request, and who says its answer. `echoes`: its prompts' texts are part of that."""
+    """A request, and who says its answer. `echoes`: its prompts' texts are part of that; `behind`: nobody waits for
+    it.
+    """
 
     request: GenerateRequest
     stream: Callable[[Answer], Encoder]
     whole: Callable[[Answer], Fold]
     echoes: bool = False
+    behind: bool = False

@@ -1,12 +1,13 @@
 """`POST /v1/responses`: what a body asks for, one table row per field."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from appliance.errors import BadRequest, UnknownPrevious
+from appliance.errors import BadRequest, UnknownPrevious, Unsupported
 from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.fields import Reader, check_depth, ignored, read_fields, refused, typed
@@ -76,6 +77,7 @@ FIELDS: dict[str, Reader] = {
     "parallel_tool_calls": flag,
     "previous_response_id": text,
     "store": flag,
+    "background": flag,
     "stream": flag,
     "metadata": typed(dict[str, Any], "an object", check_depth),
     "truncation": typed(Literal["auto", "disabled"], "'auto' or 'disabled'"),
@@ -92,13 +94,13 @@ FIELDS: dict[str, Reader] = {
     "service_tier": ignored,
     "stream_options": ignored,
     # asking for these would
-    "background": refused("responses are computed while you wait", unless=(False,)),
     "conversation": refused("use `previous_response_id`"),
     "prompt": refused("this server keeps no prompts"),
 }
 """Every field we know, and how it is read. A field that is not here is listed in `GenerateRequest.ignored`."""
 
 _ECHOED: dict[str, Any] = {
+    "background": False,
     "instructions": None,
     "max_output_tokens": None,
     "metadata": {},
@@ -137,9 +139,18 @@ def read(body: bytes, recall: Recall) -> Decoded:
         logprobs=request.logprobs is not None,
         size=len(body),
     )
-    return Decoded(
-        request, lambda answer: ResponseStream(answer, asked), lambda answer: ResponseStream(answer, asked)
-    )
+    said = partial(ResponseStream, asked=asked)
+    return Decoded(request, said, said, behind=given.get("background", False))
+
+
+def _check_background(given: dict[str, Any]) -> None:
+    """Raises BadRequest for what cannot be made while nobody waits."""
+    if not given.get("background"):
+        return
+    if not given.get("store", True):
+        raise BadRequest("`background` needs `store`: what is not kept cannot be asked for", param="background")
+    if given.get("stream"):
+        raise Unsupported("`background` with `stream` is not supported: ask for the response", param="background")
 
 
 def cancelled(id: str, model: str, created: int) -> dict[str, Any]:
@@ -149,6 +160,7 @@ def cancelled(id: str, model: str, created: int) -> dict[str, Any]:
 
 
 def _request(given: dict[str, Any], unknown: tuple[str, ...], recall: Recall) -> GenerateRequest:
+    _check_background(given)
     tools: Tools = given.get("tools", Tools())
     reasoning: _Reasoning = given.get("reasoning", _Reasoning())
     instructions = given.get("instructions")

@@ -153,7 +153,6 @@ class ResponseStream:
             "incomplete_details": incomplete,
             "model": self._answer.model,
             "output": [item.object() for item in self._items if item is not self._open],
-            "background": False,
             "service_tier": "default",
             **self._asked.echo,
             "usage": None if self._usage is None else _usage(self._usage),

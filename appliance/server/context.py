@@ -8,6 +8,7 @@ from appliance.control.running import Running
 from appliance.control.status import Condition, ModelStatus
 from appliance.control.supervisor import Supervisor
 from appliance.server.batch_store import BatchStore
+from appliance.server.behind import Behind
 from appliance.server.door import Door
 from appliance.server.file_store import FileStore
 from appliance.server.in_flight import InFlight
@@ -98,6 +99,7 @@ class Context:
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)
+    behind: Behind = field(default_factory=Behind)
     begun: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     """When the latest generations left the queue, by the monotonic clock."""
     reused: deque[Reused] = field(default_factory=lambda: deque(maxlen=KEPT))

@@ -5,12 +5,14 @@ after it, an error is said in the stream.
 """
 
 import time
+from collections.abc import Awaitable, Callable
 from urllib.parse import quote
 
 from sanic import HTTPResponse, Request
 
 from appliance import log
 from appliance.errors import Unavailable
+from appliance.protocols.responses_stream import ResponseStream
 from appliance.server.adapters import Adapter
 from appliance.server.body import read_body
 from appliance.server.caller import caller_of
@@ -30,7 +32,7 @@ async def serve(request: Request, context: Context, endpoint: str, adapter: Adap
         run = await _arrived(request, context, adapter, started)
         try:
             with log.bound(request=request_id(request), model=run.model):
-                response, tally.status = await (_stream if run.asked.stream else _whole)(request, run)
+                response, tally.status = await _way(run)(request, run)
                 return response
         finally:
             tally.model = run.model
@@ -44,6 +46,28 @@ async def _arrived(request: Request, context: Context, adapter: Adapter, started
     run = await begin(caller_of(request), context, adapter, body, started)
     refuse_crowds(context)
     return run
+
+
+def _way(run: Run) -> Callable[[Request, Run], Awaitable[tuple[HTTPResponse | None, int]]]:
+    return _behind if run.decoded.behind else _stream if run.asked.stream else _whole
+
+
+async def _behind(request: Request, run: Run) -> tuple[HTTPResponse, int]:
+    """Say that it is begun; it is finished without this request."""
+    said = run.decoded.whole(await answer(run))
+    assert isinstance(said, ResponseStream)
+    run.context.behind.begin(run.entry.answer, said, _finish(request, run, said))
+    return json_response(said.body(), _headers(run)), 200
+
+
+async def _finish(request: Request, run: Run, said: ResponseStream) -> None:
+    try:
+        async with events_of(run, lambda: True) as events:
+            async for index, event in events:
+                said.feed(index, event)
+    except Exception as raised:  # noqa: BLE001 - the request edge of a request whose client does not wait
+        said.error(as_ours(request, raised))
+    run.adapter.ended(run.context, said)
 
 
 async def _stream(request: Request, run: Run) -> tuple[None, int]:

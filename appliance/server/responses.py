@@ -1,5 +1,7 @@
 """Responses that were given: what of them is kept, and the routes that tell of it."""
 
+import asyncio
+
 import msgspec
 from sanic import HTTPResponse, Request
 
@@ -11,6 +13,7 @@ from appliance.protocols.responses_stream import ResponseStream
 from appliance.server.body import query, read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
+from appliance.server.in_flight import Entry
 
 
 def read(body: bytes, context: Context) -> Decoded:
@@ -26,7 +29,9 @@ def ended(context: Context, said: Encoder | Fold) -> None:
 
 
 async def show(request: Request, context: Context, id: str) -> HTTPResponse:
-    """`GET /v1/responses/{id}`: a response as it ended."""
+    """`GET /v1/responses/{id}`: a response as it ended, or as far as it is where nobody waits for it."""
+    if (making := context.behind.get(id)) is not None:
+        return _json(making.response())
     return _json(context.responses.get(id).response)
 
 
@@ -45,7 +50,12 @@ async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     """`POST /v1/responses/{id}/cancel`: end a response that is still being made."""
     await read_body(request, context.running.deployment.server)
     key = request.ctx.key.name if request.ctx.key else None
-    entry = next((entry for entry in context.in_flight if entry.answer == id and entry.is_for(key)), None)
+
+    def running() -> Entry | None:
+        return next((entry for entry in context.in_flight if entry.answer == id and entry.is_for(key)), None)
+
+    while (entry := running()) is None and context.behind.get(id) is not None:
+        await asyncio.sleep(0)  # it begins with the next turn of the loop
     if entry is None:
         context.responses.get(id)
         raise BadRequest(f"the response {id[:64]!r} has ended already", param="response_id")

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import httpx
 import openai
 import pytest
+from openai.types.responses import Response
 
 from tests.server.up import PATIENCE, Up
 
@@ -150,3 +152,44 @@ def test_a_running_request_is_listed_and_can_be_cancelled(up: Up) -> None:
     thread.join(PATIENCE)
     assert (answered[0].status_code, answered[0].json()["error"]["code"]) == (499, "cancelled")
     assert httpx.post(f"{up.url}/v1/requests/my-request/cancel").status_code == 404
+
+
+def ended(client: openai.OpenAI, id: str) -> Response:
+    """Wait until nobody makes it any more."""
+    end = time.monotonic() + PATIENCE
+    while (now := client.responses.retrieve(id)).status in ("queued", "in_progress"):
+        assert time.monotonic() < end
+    return now
+
+
+def test_a_response_in_the_background_is_made_while_nobody_waits(up: Up) -> None:
+    client = up.client()
+    begun = client.responses.create(model="demo", input="hi", background=True)
+    assert (begun.status, begun.background, begun.output) == ("in_progress", True, [])
+    whole = ended(client, begun.id)
+    assert (whole.status, whole.output_text) == ("completed", "You said: hi")
+    again = client.responses.create(model="demo", input="more", previous_response_id=begun.id)
+    assert again.output_text == "You said: more"
+
+
+def test_one_in_the_background_grows_and_can_be_cancelled(up: Up) -> None:
+    client = up.client()
+    begun = client.responses.create(model="endless", input="hi", background=True)
+    up.until("appliance_generations_running", 1)
+    assert client.responses.retrieve(begun.id).status == "in_progress"
+    assert client.responses.cancel(begun.id).status == "cancelled"
+    assert ended(client, begun.id).status == "cancelled"
+    up.until("appliance_generations_running", 0)
+
+
+def test_one_that_fails_in_the_background_says_so(up: Up) -> None:
+    client = up.client()
+    failed = ended(client, client.responses.create(model="faulty", input="hi", background=True).id)
+    assert failed.status == "failed"
+    assert failed.error is not None
+
+
+@pytest.mark.parametrize("more", [{"store": False}, {"stream": True}], ids=["not kept", "streamed"])
+def test_what_cannot_be_asked_for_later_is_not_made_in_the_background(up: Up, more: dict[str, bool]) -> None:
+    refused = up.post({"model": "demo", "input": "hi", "background": True, **more}, "/v1/responses")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
