@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import appliance
 from appliance.control.stream import Stream
@@ -72,6 +72,7 @@ class EngineHandle:
         self._streams: dict[int, Stream] = {}
         self._pings: dict[int, asyncio.Future[frames.Pong]] = {}
         self._counts: dict[int, asyncio.Future[frames.Counted]] = {}
+        self._probes: dict[int, asyncio.Future[frames.Probed]] = {}
         self._asked = 0
         self._disconnected = asyncio.Event()
         self._killed = self._hung = False
@@ -183,6 +184,17 @@ class EngineHandle:
             raise revive(failed.code, failed.message, failed.param)
         return counted
 
+    async def probe(
+        self, template: str | None, kwargs: Mapping[str, Any], tools: str, reasoning: str
+    ) -> tuple[str, ...]:
+        """What of a chat template (None: the model's own) and these dialects does not agree. Raises EngineDied."""
+        if self._disconnected.is_set():
+            raise self._death()
+        probed = await self._ask(
+            self._probes, lambda nonce: frames.Probe(nonce, template, dict(kwargs), tools, reasoning)
+        )
+        return probed.mismatches
+
     async def _ask(
         self, waiting: "dict[int, asyncio.Future[Reply]]", question: Callable[[int], frames.ToEngine]
     ) -> "Reply":
@@ -287,6 +299,8 @@ class EngineHandle:
                 self._load_failed(LoadFailed(message, permanent=permanent))
             case frames.Pong(nonce):
                 _settle(self._pings.get(nonce), frame)
+            case frames.Probed(nonce):
+                _settle(self._probes.get(nonce), frame)
             case frames.Counted(nonce):
                 _settle(self._counts.get(nonce), frame)
             case frames.HelloBack(version) if version != frames.VERSION:
@@ -304,7 +318,7 @@ class EngineHandle:
         self._load_failed(self._lost_in_load())
         for stream in self._streams.values():
             stream.fail(self._death())
-        for answer in (*self._pings.values(), *self._counts.values()):
+        for answer in (*self._pings.values(), *self._counts.values(), *self._probes.values()):
             if not answer.done():
                 answer.set_exception(self._death())
 

@@ -1,6 +1,7 @@
 """The engine processes, from spawn to reaped: what the registry orders is done, and it learns what became of it."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -9,14 +10,14 @@ from appliance.control import memory, registry
 from appliance.control.demand import Demand
 from appliance.control.handle import Backend, EngineHandle, Launch
 from appliance.control.machine import Machine
-from appliance.control.run import Run
+from appliance.control.run import Run, Speech
 from appliance.control.sizes import Sizes
 from appliance.control.spare import Spare
 from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
 from appliance.control.vigil import probe, watch
 from appliance.control.watchdog import Bound
-from appliance.errors import LoadFailed
+from appliance.errors import EngineDied, LoadFailed
 
 STOP_GRACE_SECONDS = 10.0
 MEASURE_SECONDS = 15.0
@@ -87,8 +88,10 @@ class Processes:
 
     def follow(self, demands: Mapping[str, Demand]) -> None:
         """What the deployment now asks of each engine."""
-        for run in self.runs.values():
+        for number, run in self.runs.items():
             run.demand = demands.get(run.demand.fingerprint, run.demand)
+            if run.ready is not None and run.handle is not None:
+                self._own(self._listen(run, run.handle), f"probe {number}")
 
     def share(self, size: int) -> None:
         """Each may grow by so many bytes."""
@@ -138,6 +141,7 @@ class Processes:
             _log.info("model.loading", model=name, pid=handle.pid)
             await self._get_ready(number, run, handle)
             self._happen(registry.on_ready, number)
+            self._own(self._listen(run, handle), f"probe {number}")
             self.configure()
             self._replenish()
             await watch(handle, self._bound, run.demand.stall_target)
@@ -168,6 +172,24 @@ class Processes:
         await self.measure(number)
         handle.check()
 
+    async def _listen(self, run: Run, handle: EngineHandle) -> None:
+        """Find out whether templates and dialects of its models agree. Nobody waits for that."""
+        for model in run.demand.models:
+            speech = Speech.of(model)
+            if speech in run.spoken:
+                continue
+            run.spoken[speech] = ()
+            try:
+                kwargs = json.loads(speech.kwargs)
+                found = await handle.probe(speech.template, kwargs, speech.tools, speech.reasoning)
+            except EngineDied:
+                return
+            run.spoken[speech] = found
+            for message in found:
+                _log.warning("model.dialect_mismatch", model=model.name, reason=message)
+            if found:
+                self._happen(registry.on_tick)
+
     async def _ended(self, name: str, run: Run, handle: EngineHandle) -> bool:
         if run.stopping:
             self.counts["unloads", name] += 1
@@ -187,7 +209,7 @@ class Processes:
         """Look at what engines take; that of process `loaded` are its weights."""
         pids = {run.handle.pid: run for run in self.runs.values() if run.handle is not None}
         measured = await asyncio.to_thread(memory.measure, list(pids))
-        # The spare is neither an engine nor free: what it takes is in no sum of theirs.
+        # The spare is neither an engine nor free: what it is expected to take is kept out of their budget.
         if (spare := self.spare.pid) is not None:
             self.spare.taken = await asyncio.to_thread(memory.taken, spare)
         for pid, size in measured.processes.items():

@@ -1,7 +1,7 @@
 """How the state of every model is told to people, metrics and the readiness check. PURE."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from appliance.config.deployment import Deployment
 from appliance.control import demand, hands, line, rules
@@ -25,13 +25,16 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known of the process: its load as (phase, 0..1), a download as (phase, done, total)."""
+    """What is known of the process: its load as (phase, 0..1), a download as (phase, done, total). `mismatches` say
+    by model why its template and its dialects do not agree.
+    """
 
     pid: int | None = None
     load: tuple[str, float] | None = None
     download: tuple[str, int, int] | None = None
     info: ModelInfo | None = None
     taken: int | None = None
+    mismatches: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +108,20 @@ def _one(name: str, engine: Engine, seen: Observed, now: float, rolled_back: str
         load=seen.load,
         download=seen.download,
         info=seen.info,
-        conditions=_conditions(engine, seen, rolled_back),
+        conditions=_conditions(engine, seen, rolled_back, seen.mismatches.get(name)),
     )
 
 
-def _conditions(engine: Engine, seen: Observed, rolled_back: str | None) -> tuple[Condition, ...]:
+def _conditions(
+    engine: Engine, seen: Observed, rolled_back: str | None, mismatch: str | None
+) -> tuple[Condition, ...]:
     resolved = Condition("Resolved", not engine.retired, "Retired" if engine.retired else "Accepted")
     return (
         resolved,
         _downloaded(engine, seen),
         _loaded(engine),
         _ready(engine, seen),
-        _degraded(engine, rolled_back),
+        _degraded(engine, rolled_back, mismatch),
     )
 
 
@@ -153,12 +158,14 @@ def _ready(engine: Engine, seen: Observed) -> Condition:
     return Condition("Ready", True, "OnDemand", "loaded with the first request")
 
 
-def _degraded(engine: Engine, rolled_back: str | None) -> Condition:
+def _degraded(engine: Engine, rolled_back: str | None, mismatch: str | None) -> Condition:
     if rolled_back is not None:
         return Condition("Degraded", True, "RolledBack", f"serves what it was before: {rolled_back}")
     if engine.failure is None:
         if engine.deaths >= MANY_DEATHS:
             return Condition("Degraded", True, "EngineDeaths", f"its engine died {engine.deaths} times in a row")
+        if mismatch is not None:
+            return Condition("Degraded", True, "DialectMismatch", mismatch)
         return Condition("Degraded", False, "NoFailure")
     reason = "PermanentFailure" if engine.failure.permanent else "TransientFailure"
     return Condition("Degraded", True, reason, engine.failure.error.message)

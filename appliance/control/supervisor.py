@@ -292,6 +292,7 @@ class Supervisor:
             download=self._downloads.progress(fingerprint),
             info=handle.info if handle else None,
             taken=run.taken if run else None,
+            mismatches=run.mismatches() if run else {},
         )
 
     # ---- the end

@@ -9,6 +9,7 @@ from appliance.engine.adapter import Adapter, Targets
 from appliance.engine.constraint import Constraint
 from appliance.engine.disk_entry import Frozen
 from appliance.engine.rules import NO_RULES, Rules
+from appliance.text.rendering import Renderer
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, ModelInfo
 
@@ -148,6 +149,8 @@ class Tokenizer(TokenBytes, Protocol):
     eos_ids: frozenset[int]
     specials: Mapping[int, str]
     """The text of special tokens, by id: `raw` gives none."""
+    renderer: Renderer | None
+    """What renders conversations with chat templates; None where there are none."""
 
     def render(self, prompt: ChatPrompt) -> list[int]:
         """Raises TemplateFailed with the template's own message."""

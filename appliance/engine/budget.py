@@ -13,8 +13,8 @@ _LONGEST_CHARACTER = 4
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """After `tokens` of reasoning `closing`, which is not empty, is forced. `channels` gives a fresh parser that starts
-    where the answer does.
+    """After `tokens` of reasoning `closing`, which is not empty, is forced. `channels` gives a fresh parser that
+    starts where the answer does.
     """
 
     tokens: int

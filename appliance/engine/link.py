@@ -14,7 +14,7 @@ from appliance.engine.inbox import Inbox
 from appliance.engine.outbox import Outbox
 from appliance.errors import WireError
 from appliance.vocab.spec import Submission
-from appliance.wire.frames import Cancel, Configure, Count, Hello, Ping, Pong, Submit, ToEngine, engine_reader
+from appliance.wire.frames import Cancel, Configure, Count, Hello, Ping, Pong, Probe, Submit, ToEngine, engine_reader
 
 _CHUNK = 1 << 18
 
@@ -32,7 +32,7 @@ class Link:
     inbox: Inbox
     die: Callable[[str], NoReturn]
     hellos: "SimpleQueue[Hello]" = field(default_factory=SimpleQueue)
-    submissions: "SimpleQueue[tuple[int, Submission | Count]]" = field(default_factory=SimpleQueue)
+    submissions: "SimpleQueue[tuple[int, Submission | Count | Probe]]" = field(default_factory=SimpleQueue)
     pong: Callable[[int], Pong] = idle_pong
     order: int = 0
 
@@ -60,7 +60,7 @@ class Link:
                 self.order += 1
                 self.inbox.announce(submission.id)
                 self.submissions.put((self.order, submission))
-            case Count():
+            case Count() | Probe():
                 self.submissions.put((self.order, frame))
             case Configure(settings):
                 self.inbox.configure(settings)

@@ -27,13 +27,14 @@ from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
 from appliance.text.dialects.format import ToolFormat
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
+from appliance.text.probe import probe
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.text.recipe import in_words
 from appliance.vocab.event import Event, Failed, Finished, Started, Usage
 from appliance.vocab.request import TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, Prompt, Submission
-from appliance.wire.frames import Count, Counted, Events, SequenceEvents
+from appliance.wire.frames import Count, Counted, Events, Probe, Probed, SequenceEvents
 
 Row = TypeVar("Row")
 
@@ -224,6 +225,9 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
     """One preparation thread: take submissions in order, deliver sequences or say why not."""
     while True:
         order, submission = link.submissions.get()
+        if isinstance(submission, Probe):
+            link.outbox.put(Probed(submission.nonce, _mismatches(preparer, submission)))
+            continue
         if isinstance(submission, Count):
             link.outbox.put(_counted(preparer, submission))
             continue
@@ -246,6 +250,19 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
             _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
         elif not link.inbox.deliver(sequence):
             _say(link, id, *pipeline.cancel())
+
+
+def _mismatches(preparer: Preparer, asked: Probe) -> tuple[str, ...]:
+    """What of the template and the dialects does not agree; nothing where there is no template to ask."""
+    renderer = preparer.tokenizer.renderer
+    if renderer is None or (asked.template or renderer.own) is None:
+        return ()
+    try:
+        found = probe(renderer, asked.tools, asked.reasoning, asked.kwargs, template=asked.template)
+    except Exception:  # noqa: BLE001 - request edge, as below
+        log.get().exception("engine.probe_failed", nonce=asked.nonce)
+        return ()
+    return tuple(mismatch.message for mismatch in found)
 
 
 def _counted(preparer: Preparer, asked: Count) -> Counted:

@@ -69,6 +69,8 @@ def probe(
         messages=(_ASK,), template=template, kwargs=dict(kwargs), tool_dialect=tools, reasoning_dialect=thinking
     )
     try:
+        if _ASKED not in renderer.text(prompts):
+            return (Mismatch("template", "", "the chat template does not show what users say"),)
         return (*_calls(renderer, prompts, format, formed), *_thoughts(renderer, prompts, formed))
     except TemplateFailed as failure:
         return (Mismatch("template", "", f"the chat template renders no conversation: {failure.message}"),)

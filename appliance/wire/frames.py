@@ -4,7 +4,7 @@ A frame is a 4-byte big-endian length and a msgpack value. The server's first fr
 the engine's first is `HelloBack`. Versions must be equal: both ends come from one installation.
 """
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -43,6 +43,16 @@ class Count(msgspec.Struct, frozen=True, tag="count", array_like=True):
     nonce: int
     prompt: Prompt
     detail: bool = False
+
+
+class Probe(msgspec.Struct, frozen=True, tag="probe", array_like=True):
+    """Ask whether a chat template (None: the checkpoint's own) and these dialects agree under these variables."""
+
+    nonce: int
+    template: str | None
+    kwargs: dict[str, Any]
+    tools: str
+    reasoning: str
 
 
 class Ping(msgspec.Struct, frozen=True, tag="ping", array_like=True):
@@ -111,8 +121,15 @@ class Counted(msgspec.Struct, frozen=True, tag="counted", array_like=True):
     failed: Failed | None = None
 
 
-ToEngine = Hello | Configure | Submit | Cancel | Count | Ping
-ToServer = HelloBack | Warm | Progress | Ready | LoadError | Events | Counted | Pong
+class Probed(msgspec.Struct, frozen=True, tag="probed", array_like=True):
+    """Answer to a probe: what does not agree, for people."""
+
+    nonce: int
+    mismatches: tuple[str, ...]
+
+
+ToEngine = Hello | Configure | Submit | Cancel | Count | Probe | Ping
+ToServer = HelloBack | Warm | Progress | Ready | LoadError | Events | Counted | Probed | Pong
 
 Frame = TypeVar("Frame")
 

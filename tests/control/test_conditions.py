@@ -96,3 +96,14 @@ def test_a_condition_keeps_its_time_until_it_says_something_else(deployment: Dep
 def test_a_model_that_comes_back_begins_anew(deployment: Deployment) -> None:
     gone = follow(follow({}, [look(deployment)], 1, 100.0), [], 2, 200.0)
     assert {standing.since for standing in follow(gone, [look(deployment)], 3, 300.0)["m"]} == {300.0}
+
+
+def test_a_dialect_that_does_not_fit_is_said_and_keeps_nothing_from_converging(deployment: Deployment) -> None:
+    seen = Observed(mismatches={"m": "tool dialect a does not read what the template writes; b would"})
+    status = look(deployment, seen, state=READY)
+    degraded = {condition.name: condition for condition in status.conditions}["Degraded"]
+    assert (degraded.holds, degraded.reason) == (True, "DialectMismatch")
+    assert "b would" in degraded.message
+    assert missing([status]) == ()
+    failed = look(deployment, seen, failure=FOR_GOOD, wanted=True)
+    assert {condition.name: condition for condition in failed.conditions}["Degraded"].reason == "PermanentFailure"

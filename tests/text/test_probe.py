@@ -63,6 +63,7 @@ def test_what_the_template_writes_reads_back(source: str, tools: str, thinking: 
         (template(HERMES, "", "[THINK]"), "hermes_json", "think_tags", ["think_tags does not", "mistral_think"]),
         (template(""), "phantom", "none", ["no tool dialect 'phantom'"]),
         (template(""), "none", "phantom", ["no reasoning dialect 'phantom'"]),
+        ("constant", "hermes_json", "none", ["does not show what users say"]),
         ("{{ nobody.home }}", "hermes_json", "none", ["renders no conversation", "nobody"]),
     ],
 )

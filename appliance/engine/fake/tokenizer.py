@@ -25,6 +25,7 @@ class FakeTokenizer:
     """Words cut into pieces of at most `token_bytes` bytes; refuses prompts that contain `refuse`."""
 
     eos_ids = frozenset({END})
+    renderer = None
 
     def __init__(self, token_bytes: int, refuse: str | None = None, special: Sequence[str] = ()) -> None:
         """`special` are more special tokens, their ids counting on from the built-in ones."""

@@ -37,22 +37,18 @@ class PromptTokenizer:
         self._control = lru_cache(maxsize=8)(self._control_tokens)
         named = self._tokenizer.special_tokens_map
         constants = {name: token for name, token in named.items() if isinstance(token, str)}
-        self._renderer = Renderer(self._tokenizer.chat_template, constants, datetime.now)
+        self.renderer = Renderer(self._tokenizer.chat_template, constants, datetime.now)
 
     def render(self, prompt: ChatPrompt) -> list[int]:
         """Token ids of the rendered conversation: what users and tools said holds no special tokens and none of the
         template's own marks. Raises TemplateFailed with the template's own message.
         """
-        control = self._control(self._renderer.template(prompt))
-        text = self._renderer.text(prompt, lambda said: mark_control_tokens(said, control))
+        control = self._control(self.renderer.template(prompt))
+        text = self.renderer.text(prompt, lambda said: mark_control_tokens(said, control))
         try:
             return encode_marked_chat(self._tokenizer, text)
         except ValueError as error:
             raise TemplateFailed(f"these messages imitate its marks: {error}", param="messages") from error
-
-    def text_of(self, prompt: ChatPrompt) -> str:
-        """The rendered conversation. Raises TemplateFailed with the template's own message."""
-        return self._renderer.text(prompt)
 
     def _control_tokens(self, template: Template) -> re.Pattern[str]:
         """Tokens that mean something to the model: special ones, and those the template writes."""
