@@ -41,7 +41,7 @@ def result(content: Any, **more: Any) -> dict[str, Any]:
 TURNS: dict[str, tuple[bytes, tuple[Message, ...]]] = {
     "text": (body(), (Message(role="user", content="hi"),)),
     "blocks": (said({"role": "user", "content": [text("a", cache_control={"type": "ephemeral"}), text("b")]}),
-               (Message(role="user", content="a\nb"),)),
+               (Message(role="user", content="a\nb", mark=True),)),
     "a system string": (body(system="be brief"), (Message(role="system", content="be brief"),
                                                   Message(role="user", content="hi"))),
     "system blocks, without what counts requests": (
@@ -281,3 +281,25 @@ def test_the_shape_is_that_of_the_path_or_of_the_clients_header() -> None:
     assert shape_of("/v1/messages/count_tokens", {}) is anthropic
     assert shape_of("/v1/models/x", {"anthropic-version": "2023-06-01"}) is anthropic
     assert shape_of("/v1/models/x", {}) is not anthropic
+
+
+@pytest.mark.parametrize(
+    ("turns", "marks"),
+    [
+        pytest.param([("user", "plain", False)], [False], id="none"),
+        pytest.param(
+            [("user", "a", True), ("assistant", "b", False), ("user", "c", False)], [True, False, False], id="one"
+        ),
+        pytest.param([("user", "a", False), ("user", "b", True)], [True], id="of the later of two that are one turn"),
+    ],
+)
+def test_a_cache_control_marks_the_turn_behind_which_conversations_may_part(turns, marks):
+    messages = [
+        {
+            "role": role,
+            "content": [{"type": "text", "text": text, **({"cache_control": {"type": "ephemeral"}} if mark else {})}],
+        }
+        for role, text, mark in turns
+    ]
+    asked = decode(json.dumps({"model": "m", "max_tokens": 5, "messages": messages}).encode())
+    assert [message.mark for message in asked.messages] == marks
