@@ -82,11 +82,16 @@ async def answer(
     *,
     seen: Callable[[Event], None] = lambda event: None,
     deadlines: Deadlines = PATIENT,
+    leased: Callable[[Lease], None] = lambda lease: None,
     **sampling: Any,
 ) -> str:
-    """The text of one whole answer; `seen` is called with each event as it comes."""
+    """The text of one whole answer; `leased` is called with its first lease, `seen` with each event as it comes."""
     parts = []
-    compose = composing(text, **sampling)
+
+    def compose(lease: Lease) -> Submission:
+        leased(lease)
+        return composing(text, **sampling)(lease)
+
     async for _, event in generate(supervisor, deployment.models[model], compose, deadlines=deadlines):
         seen(event)
         if isinstance(event, TextDelta):

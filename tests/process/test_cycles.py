@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from appliance.control import memory
-from appliance.control.generation import generate
+from appliance.control.generation import Deadlines, generate
 from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
 from appliance.vocab.event import TextDelta
@@ -43,7 +43,7 @@ async def load_and_unload(site: Site, model: dict[str, Any], cycles: int) -> Non
         await supervisor.apply(deployment)
         after = []
         for _ in range(cycles):
-            await answer(supervisor, deployment, max_tokens=3)
+            await answer(supervisor, deployment, max_tokens=3, deadlines=Deadlines(600, 600, 600))
             supervisor.unload("m")
             await cold(supervisor)
             gc.collect()
