@@ -36,6 +36,7 @@ class ChatMessage(msgspec.Struct):
     tool_call_id: str | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
     function_call: _Function | None = None
 
 
@@ -64,11 +65,12 @@ def _spoken(place: str, message: ChatMessage) -> Message:
 
 def _assistant(place: str, message: ChatMessage) -> Message:
     content = _text(place, message)
+    thought = message.reasoning if message.reasoning_content is None else message.reasoning_content
     calls = tuple(_call(f"{place}.tool_calls[{at}]", call) for at, call in enumerate(message.tool_calls or ()))
     if (called := message.function_call) is not None:
         calls = (*calls, ToolCall(id=_only(called.name), name=called.name, arguments=called.arguments))
     if content is None and not calls:
-        content = message.refusal if message.refusal is not None else message.reasoning_content and ""
+        content = message.refusal if message.refusal is not None else thought and ""
         if content is None:
             raise BadRequest(
                 f"`{place}.content` is required on an assistant message without `tool_calls`",
@@ -79,7 +81,7 @@ def _assistant(place: str, message: ChatMessage) -> Message:
         content=content,
         name=message.name,
         tool_calls=calls,
-        reasoning=message.reasoning_content,
+        reasoning=thought,
     )
 
 

@@ -73,7 +73,9 @@ class StreamEncoder:
             case TextDelta(text, logprobs):
                 return self._chunk(index, b'{"content":%b}' % json_text(text), _encode(_logprobs(logprobs)))
             case ReasoningDelta(text):
-                return self._chunk(index, b'{"reasoning_content":%b}' % json_text(text))
+                # Clients look for it under either name.
+                thought = json_text(text)
+                return self._chunk(index, b'{"reasoning_content":%b,"reasoning":%b}' % (thought, thought))
             case ToolCallDelta():
                 return self._tool_call(index, event)
             case Finished(reason, usage):
@@ -132,7 +134,7 @@ class _Choice:
         content = "".join(self.text)
         message: dict[str, Any] = {"role": "assistant", "content": content or (None if self.calls else "")}
         if self.reasoning:
-            message["reasoning_content"] = "".join(self.reasoning)
+            message["reasoning_content"] = message["reasoning"] = "".join(self.reasoning)
         message["refusal"] = None
         calls = [_whole_call(self.calls[at]) for at in sorted(self.calls)]
         if calls and functions:

@@ -266,6 +266,9 @@ MESSAGES: dict[str, tuple[dict[str, Any], Message]] = {
                                   Message(role="assistant", content="no")),
     "an assistant that reasoned": ({"role": "assistant", "content": "4", "reasoning_content": "2+2"},
                                    Message(role="assistant", content="4", reasoning="2+2")),
+    "an assistant that reasoned by the newer name": (
+        {"role": "assistant", "content": "4", "reasoning": "2+2"},
+        Message(role="assistant", content="4", reasoning="2+2")),
     "an assistant that called a function": (
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
         Message(role="assistant", tool_calls=(ToolCall(id="call_f", name="f", arguments="{}"),))),

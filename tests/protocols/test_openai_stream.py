@@ -119,7 +119,7 @@ STREAMS: dict[str, tuple[Answer, Events, list[str]]] = {
         [(0, Started(5, 0)), (0, ReasoningDelta("hm", (SPOKEN,))), (0, Finished("stop", Usage(5, 1, 0, 1)))],
         [
             chunk(choice(0, ROLE)),
-            chunk(choice(0, '{"reasoning_content":"hm"}')),
+            chunk(choice(0, '{"reasoning_content":"hm","reasoning":"hm"}')),
             chunk(choice(0, "{}", reason='"stop"')),
             DONE,
         ],
@@ -183,7 +183,7 @@ MESSAGES: dict[str, tuple[Events, dict[str, Any], str]] = {
                 "length"),
     "reasoning": (
         [(0, ReasoningDelta("h")), (0, ReasoningDelta("m")), (0, TextDelta("4")), (0, Finished("stop", Usage(5, 3)))],
-        {"role": "assistant", "content": "4", "reasoning_content": "hm", "refusal": None}, "stop"),
+        {"role": "assistant", "content": "4", "reasoning_content": "hm", "reasoning": "hm", "refusal": None}, "stop"),
     "calls": (
         CALL,
         {"role": "assistant", "content": None, "refusal": None, "tool_calls": [

@@ -1,8 +1,12 @@
 """What counts as code, where a tag opens nothing; every row again with the text split at every character."""
 
-import pytest
+import re
 
-from appliance.text.surroundings import Surroundings
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.text.surroundings import UNQUOTED, Fences, Surroundings
 
 CASES = [
     ("", False),
@@ -35,3 +39,16 @@ def test_code_is_told_from_text(text, quoted):
         for piece in pieces:
             made.feed(piece)
         assert made.quoted is quoted
+
+
+TEXTS = st.lists(st.sampled_from(["`", "```", "\n", "\n```", "x", " ", "<tool_call>"]), max_size=14).map("".join)
+
+
+@given(TEXTS, st.data())
+def test_a_grammar_and_a_parser_find_the_same_code(text, data):
+    """The regular expression that grammars are given holds exactly where the parser of their answers does."""
+    made = Fences()
+    cut = data.draw(st.integers(0, len(text)))
+    for piece in (text[:cut], text[cut:]):
+        made.feed(piece)
+    assert (re.fullmatch(UNQUOTED, text) is not None and not text.endswith("`")) is not made.quoted
