@@ -101,6 +101,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
     link.pong = loop.pong
     for _ in range(PREPARATION_THREADS):
         threading.Thread(target=run_preparation, args=(preparer, link), name="prepare", daemon=True).start()
+    warmer.delivered()
     _tell_ready(link, hello, info)
     loop.run(link.inbox)
 

@@ -23,10 +23,17 @@ class Warmer:
     ) -> None:
         self._render, self._tokenizer, self._context, self._deliver = render, tokenizer, context, deliver
         self._ids = itertools.count(-1, -1)
+        self._thread: threading.Thread | None = None
 
     def warm(self, prompts: Iterable[ChatPrompt]) -> None:
         """Begin with it; what cannot be rendered or is too long is logged and left out."""
-        threading.Thread(target=self._run, args=(tuple(prompts),), name="warm", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(tuple(prompts),), name="warm", daemon=True)
+        self._thread.start()
+
+    def delivered(self) -> None:
+        """Wait until what was begun last is rendered: then it goes before the first request, which may share it."""
+        if self._thread is not None:
+            self._thread.join()
 
     def _run(self, prompts: tuple[ChatPrompt, ...]) -> None:
         for at, prompt in enumerate(prompts):
@@ -50,6 +57,5 @@ class Warmer:
             sampling=Sampling(temperature=0.0),
             pipeline=Pipeline(self._tokenizer, Limits(frozenset(), 1), prompt_tokens=len(known)),
             namespace=PINNED,
-            priority=-(1 << 30),
             warms=True,
         )

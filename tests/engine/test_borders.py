@@ -130,3 +130,9 @@ def test_what_is_not_to_be_warm_any_more_is_let_go(tmp_path: Path) -> None:
         wait_until_warm(engine)
         engine.send(frames.Configure(SETTINGS))
         assert cached(engine, 1, chat(SYSTEM, user("hi")), "a:") == 0
+
+
+def test_the_first_request_waits_for_the_warm_prefix_it_shares(tmp_path: Path) -> None:
+    with running_engine() as engine:
+        start(engine, tmp_path, trim=True, warm=(chat(SYSTEM),))
+        assert cached(engine, 1, chat(SYSTEM, user("hi")), "a:") >= len(SYSTEM.content or "")
