@@ -1,7 +1,7 @@
 """What a 135M model is forced to say validates, whatever it would have liked to say: schemas and calls of tools.
 
-Strings of the schemas are bounded, so that the longest valid answer fits into max_tokens: nothing but that limit ends
-a string that a model does not want to end.
+Strings of the schemas are bounded and one call is asked for, so that the longest valid answer fits into max_tokens:
+nothing but that limit ends a string, or a list of calls, that a model does not want to end.
 """
 
 import asyncio
@@ -10,10 +10,11 @@ import signal
 from collections.abc import Awaitable, Iterator
 from itertools import count, cycle, islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema
 import openai
+import pydantic
 import pytest
 
 from tests.server.up import Up
@@ -81,7 +82,7 @@ async def under_a_schema(client: openai.AsyncOpenAI, name: str, asked: dict[str,
 
 
 async def with_a_call(client: openai.AsyncOpenAI, choice: Any, asked: dict[str, Any]) -> None:
-    answer = await client.chat.completions.create(**asked, tools=TOOLS, tool_choice=choice)
+    answer = await client.chat.completions.create(**asked, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)
     assert answer.choices[0].finish_reason in ("tool_calls", "stop"), answer.choices[0]
     calls = answer.choices[0].message.tool_calls
     assert calls
@@ -117,9 +118,22 @@ async def ask(up: Up, times: int) -> None:
 
 
 async def test_what_is_forced_validates(small: Up) -> None:
-    await ask(small, 4)
+    await ask(small, 3)
 
 
 @pytest.mark.proof
 async def test_two_hundred_of_two_hundred_forced_answers_validate(small: Up) -> None:
     await ask(small, 200)
+
+
+class City(pydantic.BaseModel):
+    name: Annotated[str, pydantic.Field(max_length=24)]
+    inhabitants: Annotated[int, pydantic.Field(ge=0, le=10**8)]
+
+
+def test_the_official_client_parses_what_it_asked_for(small: Up) -> None:
+    messages: Any = [{"role": "user", "content": "Name a city."}]
+    with small.client().chat.completions.stream(
+        model="small", messages=messages, response_format=City, max_tokens=80, seed=1
+    ) as stream:
+        assert isinstance(stream.get_final_completion().choices[0].message.parsed, City)
