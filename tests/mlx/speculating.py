@@ -6,7 +6,7 @@ from pathlib import Path
 
 from appliance.engine.adapter import Adapter
 from appliance.engine.backend import Batch, Sampled
-from appliance.engine.inbox import Arrival
+from appliance.engine.inbox import Arrival, Cancellation
 from appliance.engine.loop import Loop
 from appliance.engine.mlx.backend import MlxBackend, MlxStep
 from appliance.engine.pipeline import Limits, Pipeline
@@ -31,6 +31,8 @@ class Asked:
     adapter: Adapter | None = None
     at: int = 0
     """The turn in which it arrives."""
+    leaves: int | None = None
+    """The turn in which its client leaves."""
     got: list[int] = field(default_factory=list)
     sampled: list[Sampled] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -71,7 +73,9 @@ class Device:
         scheduler = Scheduler(SETTINGS, self.info.kv_bytes_per_token, PrefixCache(prefix_bytes), speculation)
         loop = Loop(self.backend, scheduler, frames.append)
         for turn in range(10_000):
-            loop.turn([Arrival(self._sequence(id, one)) for id, one in enumerate(asked) if one.at == turn])
+            come = [Arrival(self._sequence(id, one)) for id, one in enumerate(asked) if one.at == turn]
+            gone = [Cancellation(id) for id, one in enumerate(asked) if one.leaves == turn]
+            loop.turn([*come, *gone])
             if loop.idle and turn > max(one.at for one in asked):
                 break
         for id, one in enumerate(asked):

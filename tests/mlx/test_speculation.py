@@ -195,6 +195,27 @@ def wait(step: MlxStep) -> StepResult:
     return step.wait()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whoever_comes_and_leaves_all_answers_are_theirs(device: Device, seed: int) -> None:
+    rng = random.Random(seed)
+    asked = [
+        Asked(prompt(n, rng.randint(2, 40)), SAMPLINGS[n % len(SAMPLINGS)], rng.randint(5, 40), at=rng.randint(0, 60))
+        for n in range(10)
+    ]
+    plain = [plainly(device, one).got for one in asked]
+    guessed = [
+        replace(
+            again(one, spoilt(told, rng.randint(2, 20))),
+            leaves=one.at + rng.randint(1, 20) if rng.random() < 0.4 else None,
+        )
+        for one, told in zip(asked, plain, strict=True)
+    ]
+    device.answer(guessed, LOOKUP, prefix_bytes=rng.choice([0, 1 << 20]))
+    for one, told in zip(guessed, plain, strict=True):
+        assert one.got == told[: len(one.got)]
+        assert one.leaves is not None or len(one.got) == len(told)
+
+
 @pytest.mark.parametrize("family", OTHERS)
 def test_models_whose_caches_cannot_be_cut_back_decode_plainly(family: str, tmp_path: Path) -> None:
     device = Device(make(tmp_path, FAMILIES[family]), LOOKUP)
