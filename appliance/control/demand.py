@@ -99,6 +99,7 @@ class Demand:
             kv_bytes=share - prefix,
             prefix_bytes=prefix,
             stall_target=self.stall_target,
+            prefix_ttl=max(model.cache.ttl for model in self.models),
             disk=self._disk,
             kv=_most_exact(model.kv for model in self.models),
             stored=_most_exact(model.cache.stored for model in self.models),

@@ -4,6 +4,7 @@ The next step is launched before the previous one's tokens are turned into text,
 Python. This is the hot path: per token one pipeline step, per step one frame.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
@@ -69,6 +70,7 @@ class Loop:
         self._take(messages)
         if self._rebuild is not None and not self._scheduler.running and self._flight is None:
             self._rebuild_store(self._rebuild)
+        self._scheduler.prefixes.pass_to(time.monotonic(), self._scheduler.settings.prefix_ttl)
         plan = self._scheduler.next_batch()
         launched = self._launch(plan) if plan else None
         landed, self._flight = self._flight, launched

@@ -5,6 +5,7 @@ recently used out first, by bytes.
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal, NamedTuple, Protocol
 
 from appliance.engine.backend import Snapshot
@@ -67,6 +68,7 @@ class _Node:
     children: dict[int, "_Node"] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     trimmable: int = 0
+    used: float = 0.0
 
 
 class PrefixCache:
@@ -76,6 +78,7 @@ class PrefixCache:
         self.bytes = 0
         self._budget = budget
         self._pinned_bytes = 0
+        self._now = 0.0
         self._watcher = watcher or Unwatched()
         self._roots: dict[str, _Node] = {}
         self._recent: OrderedDict[_Node, str] = OrderedDict()
@@ -91,6 +94,13 @@ class PrefixCache:
     def resize(self, budget: int) -> None:
         self._budget = budget
         self._evict()
+
+    def pass_to(self, now: float, ttl: float) -> None:
+        """It is `now` seconds: forget what was not used for longer than `ttl`."""
+        self._now = now
+        unpinned = (node for node, namespace in self._recent.items() if namespace != PINNED)
+        for node in list(takewhile(lambda node: node.used < now - ttl, unpinned)):
+            self._take_out(node)
 
     def clear(self, namespace: str | None = None) -> None:
         """Keep nothing of what is there, in one namespace or in all."""
@@ -144,7 +154,7 @@ class PrefixCache:
         root = self._roots.setdefault(namespace, _Node(None, (), 0))
         node = _make_path(root, tuple(tokens[: snapshot.length]))
         if node.trimmable:
-            self._recent.move_to_end(_trimmable_below(node))  # it stands for this one already
+            self._use(_trimmable_below(node))  # it stands for this one already
             _prune(node)
             return
         self._drop_entry(node, superfluous=True)
@@ -157,10 +167,11 @@ class PrefixCache:
     def _use(self, node: _Node) -> Snapshot:
         assert node.snapshot is not None
         self._recent.move_to_end(node)
+        node.used = self._now
         return node.snapshot
 
     def _add_entry(self, node: _Node, snapshot: Snapshot, namespace: str) -> None:
-        node.snapshot = snapshot
+        node.snapshot, node.used = snapshot, self._now
         self._recent[node] = namespace
         self.bytes += snapshot.nbytes
         self._pinned_bytes += snapshot.nbytes if namespace == PINNED else 0

@@ -63,7 +63,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     `context` is the largest prompt plus answer in tokens, `concurrency` the rows decoded together,
     `kv_bytes` the budget of all rows' keys and values, `prefix_bytes` that of the prefix cache (0: none),
-    `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine.
+    `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine,
+    `prefix_ttl` after how many seconds without a use they are forgotten.
     What follows takes another KV store: `kv` is the form of keys and values (None: exact), `stored` that of kept
     prefixes of exact rows. `warm` are beginnings of conversations that are kept computed.
     """
@@ -73,6 +74,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int
     prefix_bytes: int
     stall_target: float
+    prefix_ttl: float = float("inf")
     disk: DiskSettings | None = None
     kv: KvForm | None = None
     stored: KvForm | None = None

@@ -57,6 +57,7 @@ def test_prefixes_go_to_disk_where_the_policy_says_so(tmp_path, prefix, kept):
     [demand] = resolve(tmp_path, {"a": {"cache": "own"}}, cache={"own": {"prefix": prefix}}).values()
     disk = demand.settings(3 * GIB).disk
     assert (disk and (disk.path, disk.bytes, disk.ttl)) == kept
+    assert demand.settings(3 * GIB).prefix_ttl == (3600 if kept else 7 * 24 * 3600)
     assert disk is None or disk.key == demand.first.fingerprint
 
 

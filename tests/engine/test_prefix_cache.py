@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from appliance.engine.prefix_cache import PrefixCache, common_prefix, reason
+from appliance.engine.prefix_cache import PINNED, PrefixCache, common_prefix, reason
 
 
 @dataclass(frozen=True)
@@ -230,3 +230,29 @@ def test_whoever_watches_is_told_what_comes_and_goes_and_why():
     assert watcher.told == [
         ("kept", "ab"), ("superfluous", "ab"), ("kept", "abc"), ("kept", "xy"), ("kept", "uv"), ("dropped", "abc"),
     ]  # fmt: skip
+
+
+def test_what_was_not_used_for_its_time_to_live_is_forgotten_unless_it_is_pinned():
+    cache = PrefixCache(100)
+    for now, text, namespace in ((0, "ab", ""), (1, "xy", ""), (1, "uv", PINNED)):
+        cache.pass_to(now, 10)
+        cache.insert(t(text), Kept(t(text)), namespace)
+    cache.pass_to(9, 10)
+    assert cache.match(t("ab-")).length == 2  # a use
+    cache.pass_to(12, 10)
+    assert [cache.match(t(text)).length for text in ("ab-", "xy-", "uv-")] == [2, 0, 2]
+
+
+def test_what_is_pinned_is_found_in_every_namespace_and_never_makes_room():
+    cache = PrefixCache(20)
+    cache.insert(t("ab"), Kept(t("ab")), PINNED)
+    for text in ("x1", "y2", "z3"):
+        cache.insert(t(text), Kept(t(text)))
+    assert cache.match(t("ab-"), "somebody").length == 2
+    cache.insert(t("abc"), Kept(t("abc")), "somebody")
+    assert cache.match(t("abcd"), "somebody").length == 3
+    assert cache.bytes == 20
+    cache.insert(t("long"), Kept(t("long"), nbytes=11))
+    assert cache.match(t("long-")).length == 0, "there is no room for it beside what is pinned"
+    cache.clear(PINNED)
+    assert cache.match(t("ab-"), "else").length == 0
