@@ -5,6 +5,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+from appliance.engine.adapter import Adapters
 from appliance.engine.constraint import Grammars
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.filters import draw_covered, draw_narrow, draw_plain, draw_wide
@@ -67,7 +68,7 @@ def test_a_draw_from_no_numbers_stays_within_the_vocabulary(value: float) -> Non
 def preparer(tiny_vocab_llama: Path) -> Preparer:
     tokenizer = PromptTokenizer(tiny_vocab_llama, trust_remote_code=False)
     grammars = Grammars(tokenizer.tokenizer_json, VOCABULARY, tokenizer.eos_ids)
-    return Preparer(tokenizer, VOCABULARY, lambda: 512, grammars)
+    return Preparer(tokenizer, VOCABULARY, lambda: 512, grammars, Adapters({}))
 
 
 def submission(prompt: ChatPrompt, **sampling: object) -> Submission:

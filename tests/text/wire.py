@@ -222,6 +222,9 @@ WIRES: dict[str, Wire] = {
         each(objects("parameters", "tool_name"), ",\n    ", "<|START_ACTION|>[\n    {}\n]<|END_ACTION|>"),
         thinks="command",
     ),
+    "command_r": Wire(
+        each(objects("parameters", "tool_name"), ",\n    ", "Action:\n```json\n[\n    {}\n]\n```"), bare=True
+    ),
     "phi4_mini": Wire(listed("functools[{}]")),
     "minicpm": Wire(
         each(
