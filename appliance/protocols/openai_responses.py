@@ -175,6 +175,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...], recall: Recall) ->
         template=template(given, reasoning_effort=reasoning.effort),
         parallel_calls=given.get("parallel_tool_calls", True),
         user=given.get("user"),
+        truncates=given.get("truncation") == "auto",
         ignored=(*unknown, *tools.left_out),
     )
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
 
+import msgspec
+
 from appliance import log
 from appliance.config.deployment import Deployment, Target
 from appliance.config.sampling import Decided, decide
@@ -18,8 +20,9 @@ from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.keys import accept, kept, ruled
 from appliance.control.lease import Lease
 from appliance.control.router import Route, failure_of
-from appliance.errors import ApplianceError, Cancelled, EngineFault
+from appliance.errors import ApplianceError, Cancelled, EngineFault, PromptTooLong
 from appliance.protocols.adapter import Answer, Decoded
+from appliance.protocols.truncation import shortened
 from appliance.server.adapters import Adapter
 from appliance.server.caller import Caller
 from appliance.server.context import Context
@@ -134,7 +137,7 @@ async def events_of(run: Run, committed: Callable[[], bool]) -> AsyncIterator[As
 
     Once something is `committed` no other model takes over.
     """
-    attempts = [partial(_generate, run, None), *(partial(_generate, run, target) for target in run.route.fallbacks)]
+    attempts = [partial(_fitting, run, instead) for instead in (None, *run.route.fallbacks)]
     generating = first_that_answers(attempts, lambda error: not committed() and _falls(run, error))
     async with (
         run.context.in_flight.one(run.entry),
@@ -142,6 +145,21 @@ async def events_of(run: Run, committed: Callable[[], bool]) -> AsyncIterator[As
         aclosing(_told(run, events)) as told,
     ):
         yield told
+
+
+async def _fitting(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:
+    """The events of `_generate`, once as much is left out of the request as may be and has to be."""
+    while True:
+        try:
+            async with aclosing(_generate(run, instead)) as events:
+                async for event in events:
+                    yield event
+            return
+        except PromptTooLong:
+            less = shortened(run.asked.messages) if run.asked.truncates else None
+            if less is None:
+                raise
+            run.decoded = replace(run.decoded, request=msgspec.structs.replace(run.asked, messages=less))
 
 
 def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:

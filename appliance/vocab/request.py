@@ -139,7 +139,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `model` is the name as asked (`name` or `name:profile`). `n` answers are generated with seeds seed, seed+1, …
     Where there are `prompts`, each gets `n` answers and there are no messages.
-    With `shows_stop` the stop string that ended an answer is part of it.
+    With `shows_stop` the stop string that ended an answer is part of it; one that `truncates` loses its oldest turns
+    where it would not fit.
     `ignored` names the fields we did not know; `template` are the client's template kwargs. Without
     `parallel_calls` the client is told of one tool call at most. `priority`: higher goes first; `cache_salt`
     separates prefix caches; `prediction` is the answer the client expects; `adapter` the name of one of the model's
@@ -154,6 +155,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingPatch = SamplingPatch()
     rules: TokenRules = TokenRules()
     shows_stop: bool = False
+    truncates: bool = False
     logprobs: int | None = None
     grammar: Grammar | None = None
     n: int = 1

@@ -193,3 +193,15 @@ def test_one_that_fails_in_the_background_says_so(up: Up) -> None:
 def test_what_cannot_be_asked_for_later_is_not_made_in_the_background(up: Up, more: dict[str, bool]) -> None:
     refused = up.post({"model": "demo", "input": "hi", "background": True, **more}, "/v1/responses")
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
+
+
+def test_a_conversation_is_cut_to_fit_where_that_is_asked(up: Up) -> None:
+    turns = [{"role": role, "content": f"word {n} " * 4} for n in range(8) for role in ("user", "assistant")]
+    body = {"model": "fussy", "instructions": "be brief", "input": [*turns, {"role": "user", "content": "now"}]}
+    refused = up.post(body, "/v1/responses")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+    cut = up.post({**body, "truncation": "auto"}, "/v1/responses").json()
+    assert (cut["status"], cut["truncation"]) == ("completed", "auto")
+    assert cut["output"][0]["content"][0]["text"] == "now"
+    long = up.post({**body, "input": "word " * 300, "truncation": "auto"}, "/v1/responses")
+    assert long.status_code == 400
