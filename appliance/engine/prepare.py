@@ -22,6 +22,7 @@ from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.revealed import reveal
 from appliance.engine.rules import rules_of
 from appliance.engine.sequence import Sequence
+from appliance.engine.speculation import guessable
 from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
 from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
@@ -83,8 +84,8 @@ class Preparer:
             logprobs=sampling.logprobs is not None,
         )
         constraint = self._budgeted(submission, thinking, held, tail)
-        if constraint is not None and (self.guesses or submission.prediction):
-            log.get().info("engine.not_guessed", sequence=submission.id, reason="its answer is held to a form")
+        if (self.guesses or submission.prediction) and not guessable(constraint):
+            log.get().info("engine.not_guessed", sequence=submission.id, reason="its reasoning has a budget")
         return Sequence(
             id=submission.id,
             known=[*prompt, *submission.emitted],
@@ -94,6 +95,7 @@ class Preparer:
             pipeline=pipeline,
             namespace=submission.namespace if adapter is None else f"{submission.namespace} {adapter.name}",
             priority=submission.priority,
+            tenant=submission.tenant,
             order=order,
             stop_ids=ends,
             constraint=constraint,

@@ -8,6 +8,7 @@ it; a batch without guesses keeps running one step ahead. So nothing is guessed 
 from collections.abc import Sequence as Rows
 
 from appliance.engine.backend import Draft
+from appliance.engine.constraint import Constraint
 from appliance.engine.drafting import Drafting, Guess, asks_the_backend
 from appliance.engine.lookup import Lookup, Memory
 from appliance.engine.sequence import Sequence
@@ -38,7 +39,7 @@ class Speculation:
     def begin(self, sequence: Sequence) -> None:
         """Have a sequence guessed from now on, if anything tells how."""
         settings = self._settings
-        if not self._able or sequence.constraint is not None or not (settings or sequence.foretold):
+        if not self._able or not guessable(sequence.constraint) or not (settings or sequence.foretold):
             return
         settings = settings or PREDICTED
         if settings.kind in ("lookup", "suffix") or sequence.foretold:
@@ -78,6 +79,11 @@ class Speculation:
         if len(self._memories) > _NAMESPACES:
             del self._memories[next(iter(self._memories))]
         return memory
+
+
+def guessable(constraint: Constraint | None) -> bool:
+    """Whether an answer under this constraint may be guessed."""
+    return constraint is None or constraint.looks_ahead
 
 
 def _guess(row: Sequence) -> Guess:

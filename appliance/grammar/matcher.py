@@ -37,6 +37,18 @@ class Matcher:
         if matcher is not None and not matcher.is_stopped() and not matcher.consume_token(token):
             self.error = matcher.get_error()
 
+    def ahead(self, tokens: Sequence[int]) -> "Matcher":
+        """A copy that has taken these tokens too. Not of one with a watch."""
+        assert self._watch is None
+        copy = Matcher(self._matcher and self._matcher.deep_copy())
+        for token in tokens:
+            copy.accept(token)
+        return copy
+
+    def allowed(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens the grammar would take, one after the other."""
+        return len(tokens) if self._matcher is None else self._matcher.validate_tokens(list(tokens))
+
     @property
     def only(self) -> int | None:
         """The one token that may come next, whatever the grammar says; None where that decides."""
@@ -54,6 +66,11 @@ class Constraint:
     def __init__(self, compiled: LLMatcher | None, watch: Callable[[], Watch] | None = None) -> None:
         self._compiled = compiled
         self._watch = watch
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether its matchers can be asked about tokens that may yet not be said."""
+        return self._watch is None
 
     def watched(self, watch: Callable[[], Watch]) -> "Constraint":
         """The same grammar with a watch, a new one for each sequence."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from appliance.engine.adapter import Adapter
 from appliance.engine.backend import Batch, Sampled
+from appliance.engine.constraint import Constraint
 from appliance.engine.inbox import Arrival, Cancellation
 from appliance.engine.loop import Loop
 from appliance.engine.mlx.backend import MlxBackend, MlxStep
@@ -29,6 +30,7 @@ class Asked:
     foretold: list[int] | None = None
     stop_ids: frozenset[int] = frozenset()
     adapter: Adapter | None = None
+    constraint: Constraint | None = None
     at: int = 0
     """The turn in which it arrives."""
     leaves: int | None = None
@@ -101,5 +103,6 @@ class Device:
             stop_ids=asked.stop_ids,
             foretold=asked.foretold,
             adapter=asked.adapter,
+            constraint=asked.constraint,
             namespace=asked.adapter.name if asked.adapter else "",
         )

@@ -1,6 +1,7 @@
 """Guesses change how fast an answer comes, never a token of it: greedy, drawn, penalised, with log-probabilities."""
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -10,12 +11,13 @@ import mlx.core as mx
 import pytest
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, StepResult
+from appliance.engine.constraint import NO_GRAMMAR, Grammars
 from appliance.engine.mlx.backend import MlxStep
 from appliance.engine.mlx.batch import NARROW_AT, Decoding, Row
 from appliance.engine.mlx.verify import Verification
 from appliance.errors import LoadFailed
 from appliance.vocab.event import Finished
-from appliance.vocab.request import Sampling
+from appliance.vocab.request import Grammar, Sampling
 from appliance.vocab.spec import Speculative
 from tests.checkpoints import tiny_vocab_llama
 from tests.mlx.families import FAMILIES, VOCABULARY, make
@@ -214,6 +216,42 @@ def test_whoever_comes_and_leaves_all_answers_are_theirs(device: Device, seed: i
     for one, told in zip(guessed, plain, strict=True):
         assert one.got == told[: len(one.got)]
         assert one.leaves is not None or len(one.got) == len(told)
+
+
+@pytest.mark.parametrize("every", [100, 4, 2], ids=["a true forecast", "wrong now and then", "often wrong"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_guessed_answer_keeps_to_its_form(device: Device, every: int, seed: int) -> None:
+    grammars = Grammars(device.tokenizer.tokenizer_json, VOCABULARY, device.tokenizer.eos_ids)
+    constraint = grammars.compile(Grammar("regex", "(ab|cd){6}[0-9]{8}(yes|no)"))
+    beside = Asked(prompt(seed, 30), SAMPLINGS[3], 12)
+    asked = Asked(
+        prompt(seed), Sampling(temperature=1, seed=seed), 40, stop_ids=frozenset({0, 2}), constraint=constraint
+    )
+    plain = [plainly(device, one).got for one in (asked, beside)]
+    text = "".join(map(chr, b"".join(map(device.tokenizer.raw, plain[0]))))
+    assert re.fullmatch("(ab|cd){6}[0-9]{8}(yes|no)", text)
+    guessed = again(asked, spoilt(plain[0], every))
+    speculation = device.answer([guessed], LOOKUP)
+    assert guessed.got == plain[0]
+    assert speculation.right > 0
+    together = [again(asked, spoilt(plain[0], every)), again(beside, spoilt(plain[1], 3))]
+    device.answer(together, LOOKUP)
+    assert [one.got for one in together] == plain
+
+
+def test_an_answer_whose_reasoning_has_a_budget_is_not_guessed(device: Device) -> None:
+    watched = NO_GRAMMAR.watched(Unconcerned)
+    asked = Asked(prompt(2), Sampling(temperature=0), 12, constraint=watched)
+    guessed = again(asked, plainly(device, asked).got)
+    assert device.answer([guessed], LOOKUP).guessed == 0
+
+
+class Unconcerned:
+    """A watch that never has a say."""
+
+    only = None
+
+    def accept(self, token: int) -> None: ...
 
 
 @pytest.mark.parametrize("family", OTHERS)

@@ -177,9 +177,11 @@ class MlxBackend:
         ]
 
     def _filled(self, row: Row, draft: Draft) -> Draft:
-        if self._draft_model is None or OPEN not in draft.tokens:
-            return draft
-        return replace(draft, tokens=self._draft_model.guess(row.sample, draft))
+        if self._draft_model is not None and OPEN in draft.tokens:
+            draft = replace(draft, tokens=self._draft_model.guess(row.sample, draft))
+        if (matcher := row.sample.matcher) is not None and draft.tokens:
+            draft = replace(draft, tokens=draft.tokens[: matcher.allowed(draft.tokens)])
+        return draft
 
     def _decoding(self, row: Row) -> Decoding:
         together = self._batching is not kv.Batching.NONE

@@ -51,7 +51,8 @@ def _at(sample: SampleRow, draft: Draft, place: int) -> SampleRow:
     if not draft.tokens:
         return sample
     known = [*draft.known, *draft.tokens[:place]]
-    return replace(sample, known=known, answered=len(known) - sample.prompt_length)
+    matcher = sample.matcher and sample.matcher.ahead(draft.tokens[:place])
+    return replace(sample, known=known, answered=len(known) - sample.prompt_length, matcher=matcher)
 
 
 class Verification:
@@ -77,6 +78,9 @@ class Verification:
             for (sample, draft), tokens in zip(self._layout.drafts, said, strict=True):
                 sample.known = [*draft.known, *(sampled.token for sampled in tokens)]
                 sample.answered = len(sample.known) - sample.prompt_length
+                if sample.matcher is not None and draft.tokens:  # without guesses its choice moved it on
+                    for sampled in tokens:
+                        sample.matcher.accept(sampled.token)
             self._landed([len(tokens) for tokens in said])
         return self._newest
 
