@@ -33,6 +33,7 @@ READS: dict[str, Handler] = {
     "/v1/batches": batch_routes.index,
     "/v1/batches/<id:str>": batch_routes.show,
     "/v1/requests": routes.list_requests,
+    "/": ollama_routes.root,
     "/api/tags": ollama_routes.tags,
     "/api/ps": ollama_routes.ps,
     "/api/version": ollama_routes.version,
@@ -126,7 +127,7 @@ async def _call_inside(handler: Handler, context: Context, request: Request, **p
 
 
 def _name(path: str) -> str:
-    return path.strip("/").translate(str.maketrans("/<:>", "____"))
+    return path.strip("/").translate(str.maketrans("/<:>", "____")) or "root"
 
 
 def _config() -> Config:

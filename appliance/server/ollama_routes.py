@@ -23,6 +23,12 @@ from appliance.server.edge import json_response
 SHOW = {"model": model_name, "name": model_name, "verbose": flag}
 
 
+async def root(request: Request, context: Context) -> HTTPResponse:
+    """`GET /`: what Ollama's clients look for to know that somebody is there."""
+    spoken = "ollama" in context.running.deployment.server.apis
+    return HTTPResponse(f"{'Ollama' if spoken else 'appliance'} is running", content_type="text/plain; charset=utf-8")
+
+
 async def tags(request: Request, context: Context) -> HTTPResponse:
     """`GET /api/tags`: the models a client may ask for."""
     statuses = _statuses(context)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import httpx
 import ollama
 import pytest
 
@@ -99,3 +100,10 @@ def test_an_error_is_one_sentence(up: Up, path: str, body: dict[str, Any], statu
 def test_a_failure_in_the_stream_is_raised(up: Up) -> None:
     with pytest.raises(ollama.ResponseError, match="fault"):
         list(client(up).chat("faulty", HI, stream=True))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_clients_find_that_somebody_is_there(up: Up, method: str) -> None:
+    answer = httpx.request(method, up.url)
+    assert answer.status_code == 200
+    assert answer.text == ("Ollama is running" if method == "GET" else "")
