@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from appliance.control.generation import Deadlines
 from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
 from appliance.control.watchdog import Bound
@@ -20,6 +21,8 @@ from tests.process.site import Site, answer
 WORDS = ["red", "green", "blue", "white", "black", "grey", "pink"]
 MANY = {"concurrency": 16}
 BRISK = {"stall_target": "20ms"}
+UNHURRIED = Deadlines(3600, 3600, 3600)
+"""An answer may be killed many times over on a busy machine."""
 
 
 def engine(supervisor: Supervisor, name: str = "m"):
@@ -34,7 +37,8 @@ async def whole(supervisor, deployment, text, seen=lambda event: None, **samplin
         told.append(event)
         seen(event)
 
-    return await answer(supervisor, deployment, text=text, seen=note, **sampling), told[-1]
+    text = await answer(supervisor, deployment, text=text, seen=note, deadlines=UNHURRIED, **sampling)
+    return text, told[-1]
 
 
 # ---- poison
