@@ -104,6 +104,7 @@ class Demand:
             kv=_most_exact(model.kv for model in self.models),
             stored=_most_exact(model.cache.stored for model in self.models),
             warm=self.warm if prefix else (),
+            adapters=tuple(sorted({path for model in self.models for path in model.adapters.values()})),
         )
 
     @property

@@ -7,9 +7,11 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
+
+from msgspec import structs
 
 from appliance import log
 from appliance.engine.adapter import Adapters
@@ -25,7 +27,7 @@ from appliance.engine.prepare import Preparer, run_preparation
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.speculation import Speculation
 from appliance.engine.warming import Warmer
-from appliance.errors import LoadFailed
+from appliance.errors import BadRequest, LoadFailed
 from appliance.vocab.spec import ModelInfo
 from appliance.wire.frames import VERSION, Hello, HelloBack, LoadError, Progress, Ready, Warm
 
@@ -87,12 +89,14 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         padded=info.padded,
     )
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
+    adapters = Adapters({} if hello.spec.tokenizer_only else backend.targets())
+    info = _with_notes(info, adapters, () if hello.spec.tokenizer_only else hello.settings.adapters)
     preparer = Preparer(
         tokenizer,
         info.vocab_size,
         lambda: min(info.context, scheduler.context),
         grammars,
-        Adapters(backend.targets()),
+        adapters,
         info.trims,
         hello.spec.speculative is not None,
     )
@@ -104,6 +108,18 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
     warmer.delivered()
     _tell_ready(link, hello, info)
     loop.run(link.inbox)
+
+
+def _with_notes(info: ModelInfo, adapters: Adapters, directories: Sequence[str]) -> ModelInfo:
+    """What is wrong with adapters that requests may ask for: those requests fail, the model serves all others."""
+    unfit = []
+    for directory in directories:
+        try:
+            adapters.find(directory)
+        except BadRequest as error:
+            log.get().error("engine.adapter_unfit", reason=error.message)
+            unfit.append(error.message)
+    return structs.replace(info, notes=(*info.notes, *unfit))
 
 
 def _tell_ready(link: Link, hello: Hello, info: ModelInfo) -> None:

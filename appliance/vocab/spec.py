@@ -66,7 +66,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     `stall_target` how long a prefill chunk may delay running streams. `disk` is where prefixes outlive the engine,
     `prefix_ttl` after how many seconds without a use they are forgotten.
     What follows takes another KV store: `kv` is the form of keys and values (None: exact), `stored` that of kept
-    prefixes of exact rows. `warm` are beginnings of conversations that are kept computed.
+    prefixes of exact rows. `warm` are beginnings of conversations that are kept computed,
+    `adapters` the directories of those that requests may ask for.
     """
 
     context: int
@@ -79,6 +80,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     kv: KvForm | None = None
     stored: KvForm | None = None
     warm: tuple["ChatPrompt", ...] = ()
+    adapters: tuple[str, ...] = ()
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -419,3 +419,18 @@ def test_a_fault_of_the_device_fails_its_rows_and_the_engine_lives(engine, tmp_p
     engine.send(frames.Submit(submission(2, "good")))
     assert isinstance(engine.end(2), Finished)
     assert engine.text(2) == "good"
+
+
+def test_an_adapter_that_does_not_fit_is_told_at_load_and_fails_those_who_ask_for_it(tmp_path):
+    settings = msgspec.structs.replace(SETTINGS, adapters=("/no/such/adapter",))
+    with running_engine() as engine:
+        ready = engine.start(write_script(tmp_path, text="yes"), settings)
+        assert any("/no/such/adapter cannot be used" in note for note in ready.info.notes)
+        engine.send(
+            frames.Submit(submission(1, "hi", adapter="/no/such/adapter")), frames.Submit(submission(2, "hi"))
+        )
+        refused = engine.end(1)
+        assert isinstance(refused, Failed)
+        assert refused.param == "adapter"
+        assert isinstance(engine.end(2), Finished)
+        assert engine.text(2) == "yes"
