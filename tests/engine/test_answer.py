@@ -125,11 +125,11 @@ def closing(made: Grammars) -> np.ndarray:
 
 
 def parsed(
-    text: str, format: ToolFormat, thinking: Reasoning, prompt: str, *, cut: bool
+    text: str, format: ToolFormat, thinking: Reasoning, prompt: str, *, cut: bool, held: bool = True
 ) -> tuple[str, str, list[tuple[str, str]], dict[str, int]]:
     parser = Channels(
         reasoning=thinking, tools=format, declared={name: tool.parameters for name, tool in TOOLS.items()},
-        new_id=iter(map(str, range(10**6))).__next__, prompt=prompt, constrained=True,
+        new_id=iter(map(str, range(10**6))).__next__, prompt=prompt, constrained=held,
     )  # fmt: skip
     thought, said, names, arguments = "", "", {}, {}
     for delta in [*parser.feed(text), *parser.close(cut=cut)]:
@@ -188,7 +188,7 @@ def test_forced_calls_read_back_and_validate(format: ToolFormat, special: bool, 
         assert not warnings or not walked.ended, text
         if walked.ended:
             assert calls, text
-            assert not said.strip(), text
+            assert format.frames or not said.strip(), text
             check(calls)
 
 
@@ -206,12 +206,12 @@ def test_a_call_in_free_text_is_held_to_its_form(format: ToolFormat, special: bo
     for seed in range(seeds):
         walked = walk(made, constraint, seed, said=before + opening)
         text = walked.text.decode("utf-8", "replace")
-        _, said, calls, warnings = parsed(text, format, thinking, "", cut=not walked.ended)
+        _, said, calls, warnings = parsed(text, format, thinking, "", cut=not walked.ended, held=held.calls)
         assert before.strip() in said.replace("\ufffd", ""), text
         if walked.ended:
             done += 1
             assert calls, text
-            assert not warnings.keys() - {"call inside code"}, text
+            assert not held.calls or not warnings.keys() - {"call inside code"}, text
             check(calls)
     assert done or seeds < 5
 
@@ -228,7 +228,7 @@ def test_an_object_that_begins_like_a_call_is_held_to_be_one(format: ToolFormat,
     for seed in range(seeds):
         walked = walk(made, constraint, seed, said=f'{{"name": "Bob"}}\n{before}{ORDER.name}{behind}')
         text = walked.text.decode("utf-8", "replace")
-        _, said, calls, _ = parsed(text, format, thinking, "", cut=not walked.ended)
+        _, said, calls, _ = parsed(text, format, thinking, "", cut=not walked.ended, held=held.calls)
         assert said.startswith('{"name": "Bob"}')
         if walked.ended:
             assert calls[0][0] == ORDER.name
