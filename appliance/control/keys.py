@@ -13,10 +13,9 @@ from appliance.config.deployment import Overlay, Policy, Rewrite, Target
 from appliance.config.sampling import Decided
 from appliance.config.units import show_duration
 from appliance.errors import BadRequest, InvalidKey, NotAllowed
+from appliance.vocab.spec import WISHES
 
 PRIORITIES = {"low": -1, "normal": 0, "high": 1}
-WISHES = 1000
-"""Requests of one class may wish for less than this among themselves: no wish passes into the next class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,8 @@ def presented(headers: Mapping[str, str]) -> str | None:
 def permits(key: Key | None, asked: str) -> bool:
     """Whether it may ask for this name; where the file then sends it is the file's decision."""
     name = asked.partition(":")[0]
-    return key is None or any(name == allowed or fnmatch.fnmatchcase(name, allowed) for allowed in key.allow)
+    # Names that peers give may hold a colon.
+    return key is None or any(allowed in (name, asked) or fnmatch.fnmatchcase(name, allowed) for allowed in key.allow)
 
 
 def check(key: Key | None, asked: str) -> None:

@@ -7,9 +7,11 @@ a new prompt, a prefix hit, a resumption or a recomputation makes no difference.
 from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.fairness import Shares
 from appliance.engine.ledger import tokens_of
 from appliance.engine.prefix_cache import NO_MATCH, PINNED, Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
@@ -68,6 +70,7 @@ class Scheduler:
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
         self._speed = PrefillSpeed()
+        self._shares = Shares()
         self.held = False
         """Whether nothing new may run, until all that runs has ended."""
         self.configure(settings)
@@ -95,6 +98,7 @@ class Scheduler:
         assert sequence.id not in self._sequences
         self.speculation.begin(sequence)
         self._sequences[sequence.id] = sequence
+        self._shares.arrive(sequence, self._waiting)
         insort(self._waiting, sequence, key=_rank)
 
     def remove(self, id: int) -> Sequence | None:
@@ -133,6 +137,7 @@ class Scheduler:
                 sampled = result.sampled[id]
                 sequence.pending -= 1
                 sequence.known.append(sampled.token)
+                self._shares.serve(sequence, 1)
                 took.append((sequence, sampled))
         for draft in batch.drafts:
             took += self._commit_draft(draft, result.further.get(draft.sequence, ()))
@@ -144,6 +149,7 @@ class Scheduler:
             return []
         sequence.pending -= len(draft.tokens)
         sequence.known += [sampled.token for sampled in further]
+        self._shares.serve(sequence, len(further))
         self.speculation.learn(sequence, len(draft.tokens), len(further))
         return [(sequence, sampled) for sampled in further]
 
@@ -178,9 +184,9 @@ class Scheduler:
     def _admit(self) -> tuple[Opening, ...]:
         opened: list[Opening] = []
         places = 0 if self.held else self._rows - len(self._running)
-        for sequence in self._waiting[:places] if places > 0 else ():
+        for sequence in islice(self._shares.line(self._waiting), max(0, places)):
             if sequence.pending or not self._fits(sequence):
-                break  # the first in rank goes first, however small the others are
+                break  # the first in line goes first, however small the others are
             if self._awaits_leader(sequence):
                 continue
             if sequence.rules.scores is not None:  # every token of it has to be computed
@@ -238,6 +244,7 @@ class Scheduler:
         if not sequence.started:
             sequence.pipeline.cached_tokens = min(match.length, sequence.prompt_length)
             sequence.found = match._replace(snapshot=None)
+            self._shares.serve(sequence, sequence.prefill_end - match.length)
         return Opening(
             id=sequence.id,
             known=tuple(sequence.known),

@@ -9,6 +9,7 @@ from appliance.engine.pipeline import Pipeline
 from appliance.engine.prefix_cache import NO_MATCH, Match
 from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
+from appliance.vocab.spec import urgency
 
 
 @dataclass(eq=False, slots=True)
@@ -16,7 +17,7 @@ class Sequence:
     """Identity and limits are given; what stands below `computed` belongs to the scheduler alone.
 
     `known` are prompt, emitted and sampled tokens, `limit` the most it may ever know. Of two equal `priority`
-    (higher goes first) the smaller `order` goes first.
+    (higher goes first) the smaller `order` goes first. `tenant` is whose it is.
 
         known:  [ prompt                     | emitted, sampled ][ pending ]
         computed ────────▶ len(known) - 1, then it decodes: one pending token per launched step
@@ -31,6 +32,7 @@ class Sequence:
     namespace: str = ""
     priority: int = 0
     order: int = 0
+    tenant: str = ""
     stop_ids: frozenset[int] = frozenset()
     constraint: Constraint | None = None
     rules: Rules = NO_RULES
@@ -71,6 +73,10 @@ class Sequence:
     @property
     def rank(self) -> tuple[int, int]:
         return (-self.priority, self.order)
+
+    @property
+    def urgency(self) -> int:
+        return urgency(self.priority)
 
     @property
     def prefill_end(self) -> int:

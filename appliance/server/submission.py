@@ -7,9 +7,9 @@ import msgspec
 from appliance.config.access import Key
 from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
-from appliance.control.keys import WISHES, namespace, priority
+from appliance.control.keys import namespace, priority
 from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
-from appliance.vocab.spec import ChatPrompt, ModelInfo, Submission
+from appliance.vocab.spec import WISHES, ChatPrompt, ModelInfo, Submission
 
 BEHIND = 10 * WISHES
 """More than any key and any wish can make up for."""
@@ -46,6 +46,7 @@ def submission(
         tool_dialect=_tool_dialect(model, asked) if prompt is None else "none",
         reasoning_dialect=family.reasoning_dialect if prompt is None else "none",
         priority=priority(key, asked.priority) - (0 if urgent else BEHIND),
+        tenant=key.name if key else "",
         grammar=asked.grammar,
         parallel_calls=asked.parallel_calls,
         adapter=decided.adapter,

@@ -121,6 +121,15 @@ class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):
 Prompt = ChatPrompt | TextPrompt | TokenPrompt
 
 
+WISHES = 1000
+"""What a client wishes for among its own requests is less than this, so that it never reaches the next class."""
+
+
+def urgency(priority: int) -> int:
+    """The class of a priority, whatever was wished for within it: classes are `2 * WISHES` apart."""
+    return (priority + WISHES) // (2 * WISHES)
+
+
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """One generation. `sampling.seed` is always drawn; `emitted` are token ids an engine before this one
     already produced: they are prefilled and replayed through the text pipeline without being sent again.
@@ -128,6 +137,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     `id` is unique for the life of the server; `context` bounds prompt plus answer in tokens;
     `namespace` separates prefix caches; `stop_tokens` are the family's, by text; `prediction` is what the client
     expects as the answer: it changes how fast that comes, not what it is. `adapter` is a LoRA adapter's directory.
+    `tenant` is whose it is: those of a class are served equally.
     """
 
     id: int
@@ -145,3 +155,4 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     prediction: str = ""
     adapter: str = ""
     rules: TokenRules = TokenRules()
+    tenant: str = ""

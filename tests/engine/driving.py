@@ -64,6 +64,7 @@ class Drive:
         priority: int = 0,
         seed: int = 0,
         foretold: str | None = None,
+        tenant: str = "",
     ) -> Arrival:
         tokens = self.tokenizer.encode(prompt)
         sampling = Sampling(temperature=1.0, seed=seed)
@@ -79,6 +80,7 @@ class Drive:
                 pipeline=pipeline,
                 priority=priority,
                 order=self._arrived,
+                tenant=tenant,
                 foretold=foretold and self.tokenizer.encode(foretold),
             )
         )
