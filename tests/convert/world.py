@@ -8,7 +8,7 @@ from appliance.convert import kinds
 from appliance.convert.kinds import Converted
 from appliance.convert.source import Known
 
-_FILES = ("models/here/config.json", "models/x.gguf", "template.jinja")
+_FILES = ("models/here/config.json", "models/x.gguf", "template.jinja", "prompts.json")
 _ADAPTERS = ("adapters", "lora.bin", "loras/sql", "loras/chat")
 
 CATALOGUE = frozenset(load.families().catalogue)
