@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "pin": "appliance.cli.residency",
     "events": "appliance.cli.events",
     "keys": "appliance.cli.keys",
+    "usage": "appliance.cli.usage",
     "route": "appliance.cli.route",
     "down": "appliance.cli.down",
     "version": "appliance.cli.version",

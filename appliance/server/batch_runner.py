@@ -30,7 +30,6 @@ from appliance.server.adapters import ADAPTERS
 from appliance.server.batch_store import BatchStore, errors_id, output_id
 from appliance.server.caller import Caller
 from appliance.server.context import Context
-from appliance.server.door import Passage
 from appliance.server.run import begin, whole
 from appliance.server.tally import tallied
 
@@ -184,7 +183,7 @@ class BatchRunner:
             raise InvalidKey(f"the key `{batch.key}` this batch came with is not one of this server's any more")
         with (
             tallied(self.context, batch.endpoint) as tally,
-            self.context.door.entered(key) if key else nullcontext(Passage()) as passage,
+            self.context.door.entered(key) if key else nullcontext(self.context.door.keyless()) as passage,
         ):
             caller = Caller(request, batch.endpoint, key, passage, urgent=False)
             run = await begin(caller, self.context, ADAPTERS[batch.endpoint], body, time.perf_counter())

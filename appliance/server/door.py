@@ -15,7 +15,7 @@ from appliance.control.clock import now_in
 from appliance.control.keys import Asking, Ring, presented
 from appliance.control.limits import Account, Moment, Standing
 from appliance.control.running import Running
-from appliance.control.usage import Usage
+from appliance.control.usage import Usage, Used
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 """Set by proxies: who speaks through one on this machine may be anywhere."""
@@ -39,11 +39,17 @@ class Passage:
 
     key: Key | None = None
     spend: Callable[[int], None] = lambda tokens: None
+    record: Callable[[str, Used], None] = lambda model, used: None
     _unfinished: dict[int, int] = field(default_factory=dict)
+    _prompts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _written: int = 0
 
-    def read(self, prompt_tokens: int) -> None:
-        """A prompt was read."""
-        self.spend(prompt_tokens)
+    def read(self, index: int, prompt_tokens: int, cached_tokens: int) -> None:
+        """Prompt `index` has so many tokens, of which some were cached; whoever only estimated may say it again."""
+        before, _ = self._prompts.get(index, (0, 0))
+        self._prompts[index] = prompt_tokens, cached_tokens
+        if prompt_tokens != before:
+            self.spend(prompt_tokens - before)
 
     def wrote(self, index: int) -> None:
         """Answer `index` grew by a token or more."""
@@ -52,12 +58,17 @@ class Passage:
     def finished(self, index: int, completion_tokens: int) -> None:
         """Answer `index` is whole and has so many tokens."""
         self._unfinished.pop(index, None)
+        self._written += completion_tokens
         self.spend(completion_tokens)
 
-    def close(self) -> None:
-        """Count what was written of answers that were not finished."""
-        if self._unfinished:
-            self.spend(sum(self._unfinished.values()))
+    def close(self, model: str) -> None:
+        """Nothing more comes: count what was written of answers that were not finished, and record the whole."""
+        for index, tokens in list(self._unfinished.items()):
+            self.finished(index, tokens)
+        if self._prompts:
+            prompt, cached = map(sum, zip(*self._prompts.values(), strict=True))
+            self.record(model, Used(1, prompt, cached, self._written))
+            self._prompts = {}
 
 
 @dataclass(slots=True)
@@ -88,10 +99,14 @@ class Door:
         rates is noted on the request either way.
         """
         if key is None:
-            yield Passage()
+            yield self.keyless()
             return
         with self.entered(key, lambda: setattr(request.ctx, "rates", self._rates(request, key))) as passage:
             yield passage
+
+    def keyless(self) -> Passage:
+        """What nobody's key is asked for: it has no limits, and is recorded."""
+        return Passage(record=lambda model, used: self._record("", model, used))
 
     @contextmanager
     def entered(self, key: Key, told: Callable[[], None] = lambda: None) -> Iterator[Passage]:
@@ -102,11 +117,10 @@ class Door:
             self._accounts[key.name] = limits.enter(key.limits, self._account(key), self._moment(), key.name)
         finally:
             told()
-        passage = Passage(key, lambda tokens: self._spend(key, tokens))
+        spend, name = (lambda tokens: self._spend(key, tokens)), key.name
         try:
-            yield passage
+            yield Passage(key, spend, lambda model, used: self._record(name, model, used))
         finally:
-            passage.close()
             self._accounts[key.name] = limits.leave(self._accounts[key.name])
 
     def _spend(self, key: Key, tokens: int) -> None:
@@ -114,6 +128,10 @@ class Door:
         self._accounts[key.name] = account
         if self.usage is not None and key.limits.daily_tokens is not None:
             self.usage.put(key.name, account.day, account.used)
+
+    def _record(self, key: str, model: str, used: Used) -> None:
+        if self.usage is not None:
+            self.usage.add(key, model, used, time.time())
 
     def _account(self, key: Key) -> Account:
         return self._accounts.get(key.name) or Account()

@@ -139,12 +139,15 @@ async def events_of(run: Run, committed: Callable[[], bool]) -> AsyncIterator[As
     """
     attempts = [partial(_fitting, run, instead) for instead in (None, *run.route.fallbacks)]
     generating = first_that_answers(attempts, lambda error: not committed() and _falls(run, error))
-    async with (
-        run.context.in_flight.one(run.entry),
-        aclosing(generating) as events,
-        aclosing(_told(run, events)) as told,
-    ):
-        yield told
+    try:
+        async with (
+            run.context.in_flight.one(run.entry),
+            aclosing(generating) as events,
+            aclosing(_told(run, events)) as told,
+        ):
+            yield told
+    finally:
+        run.caller.passage.close(run.model)
 
 
 async def _fitting(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:
@@ -221,7 +224,7 @@ def _count(run: Run, index: int, event: Event) -> None:
         run.first_token = time.perf_counter() - run.started
         counted.first_token.observe(run.model, value=run.first_token)
     match event:
-        case Started(prompt_tokens):
+        case Started(prompt_tokens, cached_tokens):
             if run.begun is None:
                 run.begun = event
                 run.context.reused.append(Reused(run.entry.id, time.time(), run.model, run.entry.key, event))
@@ -229,13 +232,15 @@ def _count(run: Run, index: int, event: Event) -> None:
             run.context.begun.append(time.monotonic())
             # Several answers to a prompt read it once.
             if index % run.asked.n == 0:
-                passage.read(prompt_tokens)
+                passage.read(index, prompt_tokens, cached_tokens)
         case Finished("cancelled"):
             raise Cancelled("the generation was cancelled")
         case Finished("error"):
             raise EngineFault("the generation failed")
         case Finished(_, usage, _, warnings):
             _warn(run, warnings)
+            if index % run.asked.n == 0:
+                passage.read(index, usage.prompt_tokens, usage.cached_tokens)
             passage.finished(index, usage.completion_tokens)
             counted.generated.add(run.model, by=usage.completion_tokens)
             counted.prompt.add(run.model, by=usage.prompt_tokens)
