@@ -81,6 +81,30 @@ class NotAllowed(ApplianceError):
     fault = Fault.CLIENT
 
 
+class EgressDenied(ApplianceError):
+    """The key may not leave this machine, and the model asked for is elsewhere."""
+
+    status = 403
+    code = "egress_denied"
+    fault = Fault.CLIENT
+
+
+class UntrustedHost(ApplianceError):
+    """The Host header is none this server answers to: a page may have pointed a name of its own here."""
+
+    status = 403
+    code = "untrusted_host"
+    fault = Fault.CLIENT
+
+
+class UntrustedOrigin(ApplianceError):
+    """A page in a browser that may not call this server."""
+
+    status = 403
+    code = "untrusted_origin"
+    fault = Fault.CLIENT
+
+
 class UnknownModel(ApplianceError):
     """No model, alias or glob of the deployment answers to the name asked for."""
 
@@ -218,6 +242,14 @@ class EngineFault(ApplianceError):
 
     status = 500
     code = "engine_error"
+    fault = Fault.ENGINE
+
+
+class PeerFailed(ApplianceError):
+    """Another server could not be reached, or did not answer as it should."""
+
+    status = 502
+    code = "peer_failed"
     fault = Fault.ENGINE
 
 

@@ -204,12 +204,14 @@ async def _serve(
             async with asyncio.TaskGroup() as tasks:
                 ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
                 works = (reloader.run(), hooks.run(), serving.sweep(), _end_after(watchdog_pid, ended))
-                beside = [ready, *(tasks.create_task(work) for work in works)]
+                peers = context.traffic.peers.watch(lambda: running.deployment.routing.peers.values())
+                beside = [ready, *(tasks.create_task(work) for work in (*works, peers))]
                 batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
                 batching.cancel()
                 await serving.drain(running.deployment.server.drain_timeout)
                 await context.behind.close()
+                await context.traffic.peers.close()
                 for task in beside:
                     task.cancel()
         finally:

@@ -52,14 +52,19 @@ class Security:
     keys: Mapping[str, Key] = field(default_factory=empty)
 
 
-def security(value: Mapping[str, Any], notes: "Notes", names: Collection[str]) -> Security:
-    """`names` are those a client may ask for. Keys without a readable secret are left out."""
+def security(
+    value: Mapping[str, Any], notes: "Notes", names: Collection[str], peers: Collection[str] = ()
+) -> Security:
+    """`names` are those a client may ask for, beside those of `peers`. Keys without a readable secret are left
+    out.
+    """
     written = {name: key for name, key in value.get("keys", EMPTY).items() if "secret" in key}
     keys = {name: _key(name, key) for name, key in written.items()}
     _distinct(keys, notes)
     for key in keys.values():
         for i, allowed in enumerate(key.allow):
-            if set(allowed).isdisjoint("*?[") and allowed not in names:
+            there = allowed in names or allowed.partition("/")[0] in peers
+            if set(allowed).isdisjoint("*?[") and not there:
                 hint = did_you_mean(allowed, names)
                 path = ("security", "keys", key.name, "allow", i)
                 notes.say("E201", path, f"nothing is called {allowed}", hint)

@@ -133,11 +133,11 @@ class Source:
     """Where a model's files come from. `kind` is the row of the source table in `appliance.models`.
 
     path: `ref` is an absolute directory; gguf: an absolute file; hf: `owner/name` with `revision`;
-    pypi: `distribution==version:member.gguf#sha256=…` ; fake: an absolute script file.
+    pypi: `distribution==version:member.gguf#sha256=…` ; fake: an absolute script file; peer: the peer's name of it.
     `text` is what the user wrote.
     """
 
-    kind: Literal["path", "gguf", "hf", "pypi", "fake"]
+    kind: Literal["path", "gguf", "hf", "pypi", "fake", "peer"]
     ref: str
     text: str
     revision: str = "main"

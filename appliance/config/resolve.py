@@ -71,7 +71,8 @@ class _Resolve:
             self.block("models"), self.block("aliases"), profiles, self.block("security").get("keys", EMPTY)
         )
         routes = routing(self.block("routing"), self.notes, names)
-        keys = security(self.block("security"), self.notes, [*names.models, *names.aliases, *routes.virtual])
+        asked = [*names.models, *names.aliases, *routes.virtual]
+        keys = security(self.block("security"), self.notes, asked, routes.peers)
         for key in keys.keys.values():
             self.combine([(("security", "keys", key.name), Overlay(policy=key.policy))])
         for path, own in _overlays(routes):

@@ -61,19 +61,32 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Where requests for a model go when it fails before the first token for one of these reasons."""
+    """Where requests for a model go when it fails before the first token for one of these reasons.
+
+    After `trip` failures in a row it is not tried for `dwell` seconds, and then by one request at a time.
+    """
 
     to: tuple[str, ...]
     when: tuple[Failure, ...]
+    trip: int = 3
+    dwell: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another server; `key` is what we send it."""
+    """Another server, and what it speaks; `key` is what we send it.
+
+    An answer has to begin within `timeout` seconds, and is asked for `retries` times more where none did. Every
+    `health` seconds it is asked whether it is well.
+    """
 
     name: str
     url: str
     key: Secret | None
+    api: Literal["appliance", "openai", "compatible", "anthropic"] = "compatible"
+    timeout: float = 60.0
+    retries: int = 2
+    health: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +114,28 @@ def routing(value: Mapping[str, Any], notes: "Notes", known: Known) -> Routing:
     """The routing a checked value describes; what it names and is not there is noted."""
     unknown = value.get("unknown_model", "reject")
     fallback = {name: each for name, each in value.get("fallback", EMPTY).items() if "to" in each}
-    peers = {name: Peer(name, p["url"], p.get("key")) for name, p in value.get("peers", EMPTY).items() if "url" in p}
+    peers = {name: _peer(name, peer) for name, peer in value.get("peers", EMPTY).items() if "url" in peer}
     found = Routing(
         unknown_model=None if unknown == "reject" else unknown,
         virtual=tuple(value.get("virtual", ())),
         rules=tuple(rule for _, rule in _rules(value)),
         fallback=MappingProxyType(
-            {name: Fallback(tuple(f["to"]), tuple(f.get("when", _FALLBACK_WHEN))) for name, f in fallback.items()}
+            {
+                name: Fallback(
+                    tuple(f["to"]), tuple(f.get("when", _FALLBACK_WHEN)), f.get("trip", 3), f.get("dwell", 30.0)
+                )
+                for name, f in fallback.items()
+            }
         ),
         peers=MappingProxyType(peers),
     )
     _Check(notes, known, found, dict(_rules(value))).all()
     return found
+
+
+def _peer(name: str, value: Mapping[str, Any]) -> Peer:
+    more = {key: value[key] for key in ("api", "timeout", "retries", "health") if key in value}
+    return Peer(name, value["url"].rstrip("/"), value.get("key"), **more)
 
 
 def _rules(value: Mapping[str, Any]) -> Iterator[tuple[int, Rule]]:
@@ -162,7 +185,7 @@ class _Check:
         self.rules()
         for name, fallback in self.routing.fallback.items():
             path: Path = ("routing", "fallback", name)
-            if name not in self.known.models:
+            if name not in self.known.models and name.partition("/")[0] not in self.routing.peers:
                 self.unknown(name, path, self.known.models, key=True)
             for i, to in enumerate(fallback.to):
                 if to == name:

@@ -8,6 +8,7 @@ from typing import Any
 from appliance.config.deployment import Alias, Deployment, Mode, ModelSpec, Overlay, Policy, Rewrite, Target
 from appliance.config.effort import spoken
 from appliance.config.overlay import merge_sampling, merge_template
+from appliance.config.peered import is_peer, model_of, split
 from appliance.config.policy import tighten
 from appliance.config.suggest import did_you_mean
 from appliance.errors import BadRequest, PolicyConflict, UnknownModel
@@ -20,21 +21,22 @@ _OFF = {"top_k": 0}
 @dataclass(frozen=True, slots=True)
 class Decided:
     """`template` are the chat template's variables; `rewrites` is what a client asked for and did not get; `adapter`
-    is the directory of the one to run with, "" for none.
+    is the directory of the one to run with, "" for none; `said` are the names of the sampling that any layer decided.
     """
 
     sampling: Sampling
     template: dict[str, Any]
     rewrites: tuple[Rewrite, ...]
     adapter: str = ""
+    said: frozenset[str] = frozenset()
 
 
 def find(deployment: Deployment, asked: str) -> Target:
-    """What a name (`name` or `name:profile`) stands for: exact model, exact alias, longest glob.
+    """What a name (`name` or `name:profile`) stands for: exact model, exact alias, `peer/model`, longest glob.
 
     Raises UnknownModel, which names what is near.
     """
-    name, colon, profile = asked.partition(":")
+    name, colon, profile = parted(deployment, asked)
     model, alias = _named(deployment, name)
     chosen: tuple[Overlay, ...] = ()
     if colon:
@@ -47,10 +49,22 @@ def find(deployment: Deployment, asked: str) -> Target:
     return Target(asked, model, (alias.own, *chosen, *(deployment.profiles[p] for p in alias.profiles)))
 
 
+def parted(deployment: Deployment, asked: str) -> tuple[str, str, str]:
+    """The name, a colon and the profile. Peers' own names may hold colons: only a profile of ours is one there."""
+    name, colon, profile = asked.partition(":")
+    if not colon or name in deployment.models or name in deployment.aliases or not split(deployment, name):
+        return name, colon, profile
+    name, colon, profile = asked.rpartition(":")
+    return (name, colon, profile) if profile in deployment.profiles else (asked, "", "")
+
+
 def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
     if name in deployment.models:
         return deployment.models[name], None
-    alias = deployment.aliases.get(name) or _glob(deployment, name)
+    alias = deployment.aliases.get(name)
+    if alias is None and (elsewhere := split(deployment, name)) is not None:
+        return model_of(*elsewhere), None
+    alias = alias or _glob(deployment, name)
     if alias is None:
         hint = did_you_mean(name, listed(deployment)) or f"there are {', '.join(list(listed(deployment))[:8])}"
         raise UnknownModel(_sentence(f"there is no model `{name}`", hint), param="model")
@@ -58,8 +72,9 @@ def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
 
 
 def is_named(deployment: Deployment, name: str) -> bool:
-    """Whether a model, an alias or a glob answers to it."""
-    return name in deployment.models or name in deployment.aliases or _glob(deployment, name) is not None
+    """Whether a model, an alias, a peer or a glob answers to it."""
+    own = name in deployment.models or name in deployment.aliases
+    return own or split(deployment, name) is not None or _glob(deployment, name) is not None
 
 
 def _glob(deployment: Deployment, name: str) -> Alias | None:
@@ -103,10 +118,11 @@ def decide(deployment: Deployment, target: Target, request: GenerateRequest, see
             model.checkpoint,
         ]
     )
-    values = {"seed": seed, **values, "logprobs": allowed.get("logprobs")}
+    values |= {"logprobs": logprobs} if (logprobs := allowed.get("logprobs")) is not None else {}
     given = _clamped({**values, **policy.lock}, policy.clamp)
-    adapter = _adapter(model, request.adapter, overlays)
-    return Decided(Sampling(**given), template, (*dropped, *_rewrites(asked, given, policy)), adapter)
+    adapter = "" if is_peer(model) else _adapter(model, request.adapter, overlays)
+    rewrites = (*dropped, *_rewrites(asked, given, policy))
+    return Decided(Sampling(**{"seed": seed, **given}), template, rewrites, adapter, frozenset(given))
 
 
 def _adapter(model: ModelSpec, asked: str | None, overlays: tuple[Overlay, ...]) -> str:

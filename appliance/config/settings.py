@@ -287,11 +287,17 @@ def _goal(goal: Goal, weighted: bool) -> Any:
 def _fallback(fallback: Fallback) -> Rows:
     yield ("to",), fallback.to
     yield ("when",), fallback.when
+    yield ("trip",), fallback.trip
+    yield ("dwell",), _seconds(fallback.dwell)
 
 
 def _peer(peer: Peer) -> Rows:
     yield ("url",), peer.url
     yield ("key",), peer.key
+    yield ("api",), peer.api
+    yield ("timeout",), _seconds(peer.timeout)
+    yield ("retries",), peer.retries
+    yield ("health",), _seconds(peer.health)
 
 
 def _observability(found: Observability) -> Rows:

@@ -7,22 +7,21 @@
 Leaving early, by closing or by cancellation, stops the work in the engine.
 """
 
-import asyncio
-import math
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Self
 
 import msgspec
 
 from appliance import log
-from appliance.config.deployment import ModelSpec, ServerSettings
+from appliance.config.deployment import ModelSpec
 from appliance.control.lease import Lease
 from appliance.control.stream import Piece
 from appliance.control.supervisor import Supervisor
 from appliance.control.suspicion import Death, Suspicion
-from appliance.errors import EngineDied, TimedOut, revive
+from appliance.control.timing import Clock, Indexed, in_time
+from appliance.control.timing import Deadlines as Deadlines
+from appliance.errors import EngineDied, revive
 from appliance.vocab.event import Event, Failed, Finished, Started
 from appliance.vocab.spec import Submission
 
@@ -35,21 +34,6 @@ Its `id` is replaced, its seed is that of the first answer. It may raise what th
 _SEEDS = 2**63
 
 _log = log.get()
-
-Indexed = tuple[int, Event]
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Seconds until the first content, of silence between events after it, and for the whole request."""
-
-    first_token: float
-    idle: float
-    request: float
-
-    @classmethod
-    def of(cls, settings: ServerSettings) -> Self:
-        return cls(settings.first_token_timeout, settings.idle_timeout, settings.request_timeout)
 
 
 async def generate(
@@ -68,75 +52,15 @@ async def generate(
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
     when engines die of this request even when it is alone.
     """
-    clock = _Clock()
+    clock = Clock()
     prompts = compose if isinstance(compose, tuple) else (compose,)
     answers = [
         _Answer(supervisor, model, prompt, clock, at * n + sample, sample, keep)
         for at, prompt in enumerate(prompts)
         for sample in range(n)
     ]
-    events = answers[0].indexed() if len(answers) == 1 else _merge(answers)
-    async with aclosing(_timed(events, deadlines, clock)) as timed:
-        async for item in timed:
-            yield item
-
-
-@dataclass(slots=True)
-class _Clock:
-    """What bounds the wait for the next event. It stops while answers get over the death of an engine: the loads and
-    the turns that takes are nobody's silence. Only the deadline of the whole request goes on.
-    """
-
-    timeout: asyncio.Timeout | None = None
-    recovering: int = 0
-    last: float = math.inf
-    seconds: float = math.inf
-
-    def limit(self, until: float, seconds: float, last: float) -> asyncio.Timeout:
-        self.seconds, self.last = seconds, last
-        self.timeout = asyncio.timeout_at(_finite(last if self.recovering else until))
-        return self.timeout
-
-    def stop(self) -> None:
-        self.recovering += 1
-        self._reschedule(self.last)
-
-    def start(self) -> None:
-        self.recovering -= 1
-        if not self.recovering:
-            self._reschedule(min(self.last, asyncio.get_running_loop().time() + self.seconds))
-
-    def _reschedule(self, at: float) -> None:
-        # Between two events nothing is bounded, and one that has passed cannot be moved.
-        if self.timeout is not None and not self.timeout.expired():
-            with suppress(RuntimeError):
-                self.timeout.reschedule(_finite(at))
-
-
-def _finite(at: float) -> float | None:
-    return at if at < math.inf else None
-
-
-async def _timed(
-    events: AsyncGenerator[Indexed, None], deadlines: Deadlines, clock: _Clock
-) -> AsyncGenerator[Indexed, None]:
-    """The events as long as they come in time; what the reader takes to read them is not held against the engine."""
-    now = asyncio.get_running_loop().time
-    last = (now() + deadlines.request, "request_timeout", deadlines.request)
-    first = (now() + deadlines.first_token, "first_token_timeout", deadlines.first_token)
-    content = False
-    async with aclosing(events):
-        while True:
-            silence = (now() + deadlines.idle, "idle_timeout", deadlines.idle)
-            until, setting, seconds = min(last, silence if content else first)
-            try:
-                async with clock.limit(until, seconds, last[0]):
-                    item = await anext(events, None)
-            except TimeoutError:
-                raise TimedOut(f"the generation passed server.{setting} of {seconds:g} s") from None
-            if item is None:
-                return
-            content = content or not isinstance(item[1], Started)
+    async with aclosing(in_time(answers, deadlines, clock)) as items:
+        async for item in items:
             yield item
 
 
@@ -147,7 +71,7 @@ class _Answer:
     supervisor: Supervisor
     model: ModelSpec
     compose: Compose
-    clock: _Clock
+    clock: Clock
     index: int
     sample: int
     keep: float | None
@@ -239,30 +163,3 @@ class _Answer:
             raise EngineDied(f"{death.message}, twice with this request alone") from death
         _log.warning("generation.resumed", model=self.model.name, tokens=len(self.emitted), exit=end.code,
                      suspect=self.suspicion.suspect)  # fmt: skip
-
-
-async def _merge(answers: list[_Answer]) -> AsyncGenerator[Indexed, None]:
-    """Events of all answers as they come; the first error ends all of them."""
-    queue: asyncio.Queue[Indexed | BaseException] = asyncio.Queue(maxsize=len(answers))
-
-    async def produce(answer: _Answer) -> None:
-        try:
-            async with aclosing(answer.indexed()) as events:
-                async for item in events:
-                    await queue.put(item)
-        except Exception as error:  # noqa: BLE001 - carried to the request's own task and raised there
-            await queue.put(error)
-
-    tasks = [asyncio.create_task(produce(answer), name=f"answer {answer.index}") for answer in answers]
-    try:
-        left = len(answers)
-        while left:
-            item = await queue.get()
-            if isinstance(item, BaseException):
-                raise item
-            left -= isinstance(item[1], Finished)
-            yield item
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,12 +13,15 @@ from typing import Any
 
 from appliance.config.deployment import Deployment, ModelSpec, Overlay, Target
 from appliance.config.layers import empty
+from appliance.config.peered import is_peer
 from appliance.config.routing import Condition, Failure, Goal, Rule
-from appliance.config.sampling import find, is_named
+from appliance.config.sampling import find, is_named, parted
 from appliance.errors import (
     ApplianceError,
+    EgressDenied,
     LoadFailed,
     Overloaded,
+    PeerFailed,
     PromptTooLong,
     SourceError,
     TimedOut,
@@ -33,7 +36,8 @@ class Facts:
     `effort` "" where none is asked for.
 
     `session` and `prefix` are texts a conversation keeps, "" where unknown; `draw` is 0..1, new for each request;
-    `warm` are the models in memory.
+    `warm` are the models in memory, `down` the peers that are not well. `scale` says by family how many tokens one of
+    `prompt_tokens`, which is an estimate, has turned out to be. What `stays` may not leave this machine.
     """
 
     model: str
@@ -48,6 +52,9 @@ class Facts:
     prefix: str = ""
     draw: float = 0.0
     warm: frozenset[str] = frozenset()
+    down: frozenset[str] = frozenset()
+    scale: Mapping[str, float] = field(default_factory=empty)
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +66,15 @@ class Route:
     fallbacks: tuple[Target, ...] = ()
     falls_when: frozenset[Failure] = frozenset()
     reasons: tuple[str, ...] = ()
+    about: int = 0
+    """About how many tokens the prompt has, before any scale."""
 
 
 def route(deployment: Deployment, facts: Facts) -> Route:
-    """Raises UnknownModel where nothing answers to the name, or no rule holds for a virtual one."""
-    name, _, profile = facts.model.partition(":")
+    """Raises UnknownModel where nothing answers to the name, or no rule holds for a virtual one, EgressDenied where
+    only a peer could answer what may not leave.
+    """
+    name, _, profile = parted(deployment, facts.model)
     virtual = name in deployment.routing.virtual
     if virtual and name not in deployment.models and name not in deployment.aliases:
         chosen = _ruled(deployment, facts)
@@ -72,13 +83,15 @@ def route(deployment: Deployment, facts: Facts) -> Route:
     else:
         target = find(deployment, facts.model)
         chosen = Route(target, reasons=(f"`{name}` is {_described(target, name)}",))
-    return _with_fallbacks(deployment, facts, chosen)
+    if facts.stays and is_peer(chosen.target.model):
+        raise EgressDenied(f"{_whose(facts)} may not leave this machine, and `{name}` is elsewhere", param="model")
+    return _with_fallbacks(deployment, facts, replace(chosen, about=facts.prompt_tokens))
 
 
 def failure_of(error: ApplianceError) -> Failure | None:
     """What a fallback calls this error; None for those nothing else could answer better."""
     match error:
-        case LoadFailed() | SourceError():
+        case LoadFailed() | SourceError() | PeerFailed():
             return "load_failed"
         case Overloaded() | Unavailable():
             return "overloaded"
@@ -107,7 +120,7 @@ def lacks(model: ModelSpec, has: frozenset[str]) -> frozenset[str]:
 def _ruled(deployment: Deployment, facts: Facts) -> Route:
     name, reasons = facts.model.partition(":")[0], []
     for rule in deployment.routing.rules:
-        unmet = next(_unmet(deployment, rule.when, facts, name), None)
+        unmet = next(_unmet(deployment, rule, facts, name), None)
         if unmet is None:
             goal, why = _choose(deployment, rule, facts)
             reasons.append(f"rule {rule.name} holds: {goal.to}, {why}")
@@ -116,14 +129,38 @@ def _ruled(deployment: Deployment, facts: Facts) -> Route:
     raise UnknownModel(f"no rule under routing.rules says where this request for `{name}` goes", param="model")
 
 
-def _unmet(deployment: Deployment, when: Condition, facts: Facts, name: str) -> Iterator[str]:
-    """What keeps a condition from holding."""
+def _unmet(deployment: Deployment, rule: Rule, facts: Facts, name: str) -> Iterator[str]:
+    """What keeps a rule from holding."""
+    yield from _unmet_condition(deployment, rule.when, facts, name, tokens(deployment, rule, facts))
+    if not _reachable(deployment, rule, facts):
+        yield f"{_whose(facts)} may not leave this machine"
+
+
+def tokens(deployment: Deployment, rule: Rule, facts: Facts) -> int:
+    """About how many tokens the prompt has for the first of a rule's targets: families write the same text in more
+    tokens or fewer.
+    """
+    family = find(deployment, rule.use[0].to).model.family.name
+    return round(facts.prompt_tokens * facts.scale.get(family, 1.0))
+
+
+def _reachable(deployment: Deployment, rule: Rule, facts: Facts) -> list[Goal]:
+    """Those of its goals that the request may go to."""
+    return [goal for goal in rule.use if not (facts.stays and is_peer(find(deployment, goal.to).model))]
+
+
+def _whose(facts: Facts) -> str:
+    return f"requests of the key `{facts.key}`" if facts.key else "this request"
+
+
+def _unmet_condition(deployment: Deployment, when: Condition, facts: Facts, name: str, about: int) -> Iterator[str]:
+    """What keeps a condition from holding; the prompt has `about` so many tokens."""
     if when.model is not None and not fnmatch.fnmatchcase(name, when.model):
         yield f"the name is {name}, not {when.model}"
     if missing := when.has - facts.has:
         yield f"it has no {', '.join(sorted(missing))}"
-    if (bound := when.prompt_tokens) is not None and not bound.holds(facts.prompt_tokens):
-        yield f"about {facts.prompt_tokens} prompt tokens are not {bound.how}{bound.tokens}"
+    if (bound := when.prompt_tokens) is not None and not bound.holds(about):
+        yield f"about {about} prompt tokens are not {bound.how}{bound.tokens}"
     if when.key is not None and when.key != facts.key:
         yield f"the key is {facts.key or 'none'}, not {when.key}"
     if when.time is not None and not when.time.holds(facts.minute):
@@ -141,7 +178,10 @@ def _unmet(deployment: Deployment, when: Condition, facts: Facts, name: str) -> 
 
 def _choose(deployment: Deployment, rule: Rule, facts: Facts) -> tuple[Goal, str]:
     """One goal, and why; those that can do what the request needs go before those that cannot."""
-    able = [goal for goal in rule.use if not lacks(find(deployment, goal.to).model, facts.has)] or list(rule.use)
+    models = {goal.to: find(deployment, goal.to).model for goal in rule.use}
+    allowed = _reachable(deployment, rule, facts)
+    able = [goal for goal in allowed if not lacks(models[goal.to], facts.has)] or allowed
+    able = [goal for goal in able if _peer(models[goal.to]) not in facts.down] or able
     goals = [goal for goal in able if goal.weight] or able
     if len(goals) == 1:
         return goals[0], "the only one that can" if len(rule.use) > 1 else "its only target"
@@ -152,6 +192,10 @@ def _choose(deployment: Deployment, rule: Rule, facts: Facts) -> tuple[Goal, str
     if rule.weighted:
         return _drawn(goals, facts.draw), "drawn by weight"
     return goals[0], "warm" if find(deployment, goals[0].to).model.name in facts.warm else "first in order"
+
+
+def _peer(model: ModelSpec) -> str | None:
+    return model.name.partition("/")[0] if is_peer(model) else None
 
 
 def _pull(goal: Goal, text: str) -> float:
@@ -173,6 +217,8 @@ def _target(deployment: Deployment, goal: Goal, asked: str) -> Target:
     """The goal's model under the request's profile, the route's own, and what its alias lays over it."""
     profile = asked.partition(":")[2]
     found = find(deployment, f"{goal.to}:{profile}" if profile else goal.to)
+    if profile not in ("", *deployment.profiles) and is_peer(found.model):
+        raise UnknownModel(f"there is no profile `{profile}` for `{asked.partition(':')[0]}`", param="model")
     own = () if goal.own == Overlay() else (goal.own,)
     if goal.profile is None:
         return Target(asked, found.model, (*own, *found.overlays))
@@ -187,7 +233,7 @@ def _unknown(deployment: Deployment, facts: Facts, profile: str) -> Route:
     instead = deployment.routing.unknown_model
     assert instead is not None
     found = find(deployment, f"{instead}:{profile}" if profile in deployment.profiles else instead)
-    reason = f"nothing is called {facts.model.partition(':')[0]}: routing.unknown_model says {instead}"
+    reason = f"nothing is called {parted(deployment, facts.model)[0]}: routing.unknown_model says {instead}"
     return Route(replace(found, asked=facts.model), reasons=(reason,))
 
 
@@ -199,7 +245,9 @@ def _with_fallbacks(deployment: Deployment, facts: Facts, chosen: Route) -> Rout
     targets, reasons = [], list(chosen.reasons)
     for name in fallback.to:
         target = find(deployment, name)
-        if missing := lacks(target.model, facts.has):
+        if facts.stays and is_peer(target.model):
+            reasons.append(f"no fallback to {name}: {_whose(facts)} may not leave this machine")
+        elif missing := lacks(target.model, facts.has):
             reasons.append(f"no fallback to {name}: it can do nothing with {', '.join(sorted(missing))}")
         elif target.model.name != model.name:
             reasons.append(f"falls back to {name} when {', '.join(fallback.when)}")

@@ -18,6 +18,7 @@ from appliance.errors import (
     InvalidKey,
     LoadFailed,
     Overloaded,
+    PeerFailed,
     RateLimited,
     SourceError,
     Unavailable,
@@ -216,7 +217,7 @@ def _passes(error: ApplianceError) -> bool:
         case LoadFailed(permanent=permanent) | SourceError(permanent=permanent):
             return not permanent
         case _:
-            return isinstance(error, Overloaded | RateLimited | Unavailable)
+            return isinstance(error, Overloaded | PeerFailed | RateLimited | Unavailable)
 
 
 def _line_id() -> str:

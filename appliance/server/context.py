@@ -15,6 +15,7 @@ from appliance.server.in_flight import InFlight
 from appliance.server.metrics import Counter, Histogram, Reading
 from appliance.server.response_store import ResponseStore
 from appliance.server.reused import KEPT, Reused
+from appliance.server.traffic import Traffic
 
 _TTFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -104,6 +105,7 @@ class Context:
     """When the latest generations left the queue, by the monotonic clock."""
     reused: deque[Reused] = field(default_factory=lambda: deque(maxlen=KEPT))
     """How much of the latest prompts was cached, newest last."""
+    traffic: Traffic = field(default_factory=Traffic)
     draining: bool = False
 
     def families(self) -> Iterable[Counter | Histogram | Reading]:
@@ -166,6 +168,12 @@ class Context:
                 ("model", "reason"),
                 lambda: [((s.name, c.reason), 1) for s in self._present() for c in s.conditions if _degraded(c)],
             ),
+            Reading(
+                "appliance_peer_up",
+                "Whether this peer is well, as far as is known.",
+                ("peer",),
+                lambda: [((name,), float(name not in self.traffic.peers.down())) for name in self._peers()],
+            ),
             *(self._engines(kind, text) for kind, text in _ENGINES.items()),
             Reading("appliance_build_info", "The version that runs.", ("version",), lambda: [((self.version,), 1)]),
         ]
@@ -179,6 +187,9 @@ class Context:
             lambda: [((model,), count) for (what, model), count in counts.items() if what == kind],
             "counter",
         )
+
+    def _peers(self) -> Iterable[str]:
+        return self.running.deployment.routing.peers
 
     def _present(self) -> list[ModelStatus]:
         return [status for status in self.supervisor.status() if not status.retired]

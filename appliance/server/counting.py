@@ -8,9 +8,10 @@ import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.config.deployment import ModelSpec
+from appliance.config.peered import is_peer
 from appliance.config.sampling import decide
 from appliance.control.handle import Counted
-from appliance.errors import EngineDied, Unavailable
+from appliance.errors import EngineDied, Unavailable, Unsupported
 from appliance.protocols import anthropic_messages, openai_chat, openai_responses, tokens
 from appliance.protocols.fields import Reader
 from appliance.server.adapters import alone
@@ -113,8 +114,11 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
 async def count(context: Context, model: ModelSpec, prompt: Prompt, *, detail: bool) -> tuple[Counted, int]:
     """What a prompt is in tokens, and the model's context. No weights are loaded for it.
 
-    Raises what the template objects to, and what keeps the model's files from being read.
+    Raises what the template objects to, what keeps the model's files from being read, and Unsupported for a peer's
+    model: its tokenizer is not here.
     """
+    if is_peer(model):
+        raise Unsupported(f"the prompts of `{model.name}` are not counted here: another server has it", param="model")
     try:
         return await _counted(context, model, prompt, detail)
     except EngineDied:  # an engine that ended meanwhile is replaced; two in a row are this prompt's doing

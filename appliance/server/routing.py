@@ -16,15 +16,25 @@ from appliance.vocab.request import GenerateRequest
 
 
 def route_of(caller: Caller, context: Context, deployment: Deployment, asked: GenerateRequest) -> Route:
-    """Raises BadRequest for a field that is refused, NotAllowed for a name the key may not use, UnknownModel."""
+    """Raises BadRequest for a field that is refused, NotAllowed for a name the key may not use, UnknownModel,
+    EgressDenied.
+    """
     if asked.ignored and deployment.server.unknown_fields == "reject":
         name = asked.ignored[0]
         raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
     check(caller.key, asked.model)
     facts = facts_of(asked, caller.path, caller.key_name, caller.headers)
+    facts = replace(facts, stays=caller.key is not None and caller.key.egress == "deny")
     if asked.model.partition(":")[0] in deployment.routing.virtual:
-        now = now_in(deployment)
-        facts = replace(facts, minute=now.hour * 60 + now.minute, draw=random.random(), warm=_warm(context))
+        now, traffic = now_in(deployment), context.traffic
+        facts = replace(
+            facts,
+            minute=now.hour * 60 + now.minute,
+            draw=random.random(),
+            warm=_warm(context),
+            down=frozenset(traffic.peers.down()),
+            scale=traffic.scale,
+        )
     return route(deployment, facts)
 
 

@@ -14,19 +14,22 @@ import msgspec
 
 from appliance import log
 from appliance.config.deployment import Deployment, Target
+from appliance.config.peered import is_peer
 from appliance.config.sampling import Decided, decide
 from appliance.control.fallback import first_that_answers
 from appliance.control.generation import Compose, Deadlines, generate
 from appliance.control.keys import accept, kept, ruled
 from appliance.control.lease import Lease
 from appliance.control.router import Route, failure_of
-from appliance.errors import ApplianceError, Cancelled, EngineFault, PromptTooLong
+from appliance.errors import ApplianceError, BadRequest, Cancelled, EgressDenied, EngineFault, PromptTooLong
 from appliance.protocols.adapter import Answer, Decoded
 from appliance.protocols.truncation import shortened
+from appliance.server import elsewhere
 from appliance.server.adapters import Adapter
 from appliance.server.caller import Caller
 from appliance.server.context import Context
 from appliance.server.counting import texts_of
+from appliance.server.decisions import Decision
 from appliance.server.in_flight import Entry
 from appliance.server.reused import Reused
 from appliance.server.routing import route_of
@@ -57,6 +60,7 @@ class Run:
     started: float
     entry: Entry
     keep: float | None
+    decision: Decision
     lease: Lease | None = None
     first_token: float | None = None
     begun: Started | None = None
@@ -78,6 +82,8 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
     decoded = await asyncio.to_thread(adapter.decode, body, context) if large else adapter.decode(body, context)
     asked = decoded.request
     route = route_of(caller, context, deployment, asked)
+    decision = _decision(caller, asked, route)
+    context.traffic.decisions.append(decision)
     target = ruled(caller.key, route.target)
     decided, keep = _decide(caller, deployment, target, asked, secrets.randbits(63))
     accept(caller.key, decided)
@@ -93,7 +99,33 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
         urgent=caller.urgent,
     )
     return Run(
-        context, adapter, deployment, generation, decoded, target, decided, route, caller, started, entry, keep
+        context,
+        adapter,
+        deployment,
+        generation,
+        decoded,
+        target,
+        decided,
+        route,
+        caller,
+        started,
+        entry,
+        keep,
+        decision,
+    )
+
+
+def _decision(caller: Caller, asked: GenerateRequest, route: Route) -> Decision:
+    return Decision(
+        id=caller.id,
+        time=time.time(),
+        endpoint=caller.path,
+        key=caller.key_name,
+        asked=asked.model,
+        rule=route.rule,
+        reasons=route.reasons,
+        served_by=route.target.model.name,
+        fallbacks=tuple(target.model.name for target in route.fallbacks),
     )
 
 
@@ -103,7 +135,8 @@ def _decide(
     """What it gets, and for how long its model stays afterwards where it speaks of that."""
     decided = decide(deployment, target, asked, seed)
     keep, cut = kept(caller.key, asked.keep_alive)
-    return replace(decided, rewrites=(*decided.rewrites, *cut)), keep
+    stripped = elsewhere.left_out(deployment, target, asked, decided) if is_peer(target.model) else ()
+    return replace(decided, rewrites=(*decided.rewrites, *stripped, *cut)), keep
 
 
 async def whole(run: Run) -> bytes:
@@ -137,8 +170,7 @@ async def events_of(run: Run, committed: Callable[[], bool]) -> AsyncIterator[As
 
     Once something is `committed` no other model takes over.
     """
-    attempts = [partial(_fitting, run, instead) for instead in (None, *run.route.fallbacks)]
-    generating = first_that_answers(attempts, lambda error: not committed() and _falls(run, error))
+    generating = first_that_answers(_attempts(run), lambda error: not committed() and _falls(run, error))
     try:
         async with (
             run.context.in_flight.one(run.entry),
@@ -148,6 +180,50 @@ async def events_of(run: Run, committed: Callable[[], bool]) -> AsyncIterator[As
             yield told
     finally:
         run.caller.passage.close(run.model)
+
+
+def _attempts(run: Run) -> list[Callable[[], AsyncGenerator[tuple[int, Event], None]]]:
+    """The model's own, unless it has failed too often lately, then those of others that can do what is asked."""
+    own = partial(_fitting, run, None)
+    instead = [partial(_fitting, run, target) for target in run.route.fallbacks if _can(run, target)]
+    if not instead:
+        return [own]
+    model, terms = run.model, run.deployment.routing.fallback[run.model]
+    if run.context.traffic.trips.admits(model, terms.dwell, time.monotonic()):
+        return [lambda: _watched(run, own(), model, terms.trip), *instead]
+    run.decision.changes.append(f"{model} is left alone: it failed {terms.trip} times in a row or more")
+    return list(instead)
+
+
+async def _watched(
+    run: Run, events: AsyncGenerator[tuple[int, Event], None], model: str, trip: int
+) -> AsyncGenerator[tuple[int, Event], None]:
+    """The same events; whether there were any is remembered."""
+    trips, answered = run.context.traffic.trips, False
+    try:
+        async with aclosing(events):
+            async for item in events:
+                if not answered:
+                    answered = True
+                    trips.answered(model)
+                yield item
+    except ApplianceError as error:
+        # A prompt that is too long says nothing of the model.
+        if not answered and _falls(run, error) and not isinstance(error, PromptTooLong):
+            trips.failed(model, trip, time.monotonic())
+        raise
+
+
+def _can(run: Run, instead: Target) -> bool:
+    """Whether it is no use to ask another server, since it lacks what the request needs."""
+    if not is_peer(instead.model):
+        return True
+    try:
+        _decide(run.caller, run.deployment, ruled(run.caller.key, instead), run.asked, 0)
+    except BadRequest as refused:
+        run.decision.changes.append(f"no fallback to {instead.model.name}: {refused.message}")
+        return False
+    return True
 
 
 async def _fitting(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:
@@ -172,13 +248,33 @@ def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Eve
         target = ruled(run.caller.key, instead)
         run.decided, run.keep = _decide(run.caller, run.deployment, target, run.asked, run.decided.sampling.seed)
         log.get().warning("route.fallback", to=target.model.name)
+        run.decision.changes.append(f"falls back to {target.model.name}")
+        run.decision.served_by = target.model.name
         run.target, run.entry.model, run.lease = target, target.model.name, None
         left = deadlines.request - (time.perf_counter() - run.started)
         deadlines = replace(deadlines, request=max(0.0, left))
+    if is_peer(run.target.model):
+        return _elsewhere(run, deadlines)
     prompts = run.asked.prompts
     compose = tuple(_compose(run, prompt) for prompt in prompts) if prompts else _compose(run, None)
     return generate(
         run.context.supervisor, run.target.model, compose, n=run.asked.n, deadlines=deadlines, keep=run.keep
+    )
+
+
+def _elsewhere(run: Run, deadlines: Deadlines) -> AsyncGenerator[tuple[int, Event], None]:
+    """The events of a peer. Raises EgressDenied whatever routing has decided."""
+    if run.caller.key is not None and run.caller.key.egress == "deny":
+        raise EgressDenied(f"requests of the key `{run.caller.key.name}` may not leave this machine", param="model")
+    return elsewhere.generate(
+        run.context.traffic.peers,
+        run.deployment,
+        run.target,
+        run.asked,
+        run.decided,
+        run.caller,
+        run.route.about,
+        deadlines,
     )
 
 
@@ -225,7 +321,7 @@ def _count(run: Run, index: int, event: Event) -> None:
         counted.first_token.observe(run.model, value=run.first_token)
     match event:
         case Started(prompt_tokens, cached_tokens):
-            if run.begun is None:
+            if run.begun is None and not is_peer(run.target.model):
                 run.begun = event
                 run.context.reused.append(Reused(run.entry.id, time.time(), run.model, run.entry.key, event))
             run.entry.prompt_tokens = prompt_tokens
@@ -245,6 +341,8 @@ def _count(run: Run, index: int, event: Event) -> None:
             counted.generated.add(run.model, by=usage.completion_tokens)
             counted.prompt.add(run.model, by=usage.prompt_tokens)
             counted.cached.add(run.model, by=usage.cached_tokens)
+            if not run.asked.prompts and not is_peer(run.target.model):
+                run.context.traffic.read(run.target.model.family.name, run.route.about, usage.prompt_tokens)
             if usage.guessed:
                 counted.guessed.add(run.model, "right", by=usage.right)
                 counted.guessed.add(run.model, "wrong", by=usage.guessed - usage.right)

@@ -89,6 +89,7 @@ def test_no_representation_of_a_deployment_or_a_rejection_holds_a_secret(before:
     Path("deploy.yaml").write_text(GOOD)
     arguments = {"environ": {"PLANTED": "planted-in-env"}, "inspect": lambda _: None, "memory_bytes": 2**34}
     deployment = load.read(Path("deploy.yaml"), tolerate={"E110"}, **arguments)  # type: ignore[arg-type]
+    Path("deploy.yaml").write_text(GOOD.replace(*FAULTS["another problem on the line"]))
     with pytest.raises(Rejected) as rejected:
         load.read(Path("deploy.yaml"), **arguments)  # type: ignore[arg-type]
     for shown in (
