@@ -1,18 +1,25 @@
-"""`appliance keys`: a new key for the deploy file, and those that are in it. Offline."""
+"""`appliance keys`: a new key for the deploy file, those that are in it, one to be refused from now on."""
 
 import os
 import re
 import secrets
+import tempfile
+from collections.abc import Iterable
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from appliance.cli.admin_client import AdminClient, NotReachable
 from appliance.cli.offline import document, examine_or_exit
-from appliance.cli.telling import DEFAULT_FILE, AsJson, File, table
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, note, table, tell
+from appliance.config import expire
 from appliance.config.access import Key
+from appliance.config.suggest import did_you_mean
 from appliance.config.units import show_rate, show_tokens
+from appliance.control.clock import now_in
 from appliance.errors import ApplianceError, Fault
 
 USAGE = 2
@@ -23,10 +30,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class Action(StrEnum):
     NEW = "new"
     LS = "ls"
+    REVOKE = "revoke"
+
+
+class NoSuchKey(ApplianceError):
+    """The deploy file has no key of this name."""
+
+    code = "unknown_key"
+    fault = Fault.CLIENT
 
 
 class CannotWrite(ApplianceError):
-    """A key that is not written: one of its name exists, or its directory does not let us."""
+    """A key that is not written: one of its name exists, or its directory or its deploy file does not let us."""
 
     code = "cannot_write"
     fault = Fault.CONFIG
@@ -34,19 +49,25 @@ class CannotWrite(ApplianceError):
 
 
 def keys(
-    action: Annotated[Action, typer.Argument(help="`new NAME` makes a key, `ls` shows those of the deploy file.")],
-    name: Annotated[str | None, typer.Argument(help="With `new`: what the key is called.")] = None,
+    action: Annotated[
+        Action,
+        typer.Argument(help="`new NAME` makes a key, `revoke NAME` has one refused, `ls` shows all."),
+    ],
+    name: Annotated[str | None, typer.Argument(help="With `new` and `revoke`: what the key is called.")] = None,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key, or list them. A secret is shown once, when it is made."""
+    """Make a key, list them, or have one refused. A secret is shown once, when it is made."""
     if action is Action.LS:
         _list(file, as_json)
         return
     if name is None or not _NAME.fullmatch(name):
-        typer.echo("appliance: write `keys new NAME`, a name of letters, digits and . _ -", err=True)
+        typer.echo(f"appliance: write `keys {action} NAME`, a name of letters, digits and . _ -", err=True)
         raise typer.Exit(USAGE)
-    _new(name, as_json)
+    if action is Action.REVOKE:
+        _revoke(file, name, as_json)
+    else:
+        _new(name, as_json)
 
 
 def _new(name: str, as_json: bool) -> None:
@@ -74,6 +95,64 @@ def _write(path: Path, secret: str) -> None:
         raise CannotWrite(f"{error.filename or path} cannot be written: {error.strerror}") from None
     with open(descriptor, "w", encoding="ascii") as out:
         out.write(f"{secret}\n")
+
+
+def _revoke(file: Path, name: str, as_json: bool) -> None:
+    """It expires today: what names it stays valid, and its clients are told why they are refused."""
+    deployment = examine_or_exit(file, "key", as_json).deployment
+    keys, today = deployment.security.keys, now_in(deployment).date()
+    with failing("key", as_json):
+        if name not in keys:
+            raise NoSuchKey(f"there is no key {name} in {file}; {did_you_mean(name, keys) or '`keys ls` lists them'}")
+        if (before := keys[name].expires) is None or before > today:
+            _expire(deployment.files, name, today)
+            before = today
+        runs = _reload(file)
+    if as_json:
+        tell("key", {"name": name, "expires": before.isoformat(), "applied": runs})
+        return
+    typer.echo(f"{name} is refused from now on" if runs else f"{name} is refused from the next start on")
+    note(f"it expires on {before.isoformat()} in the deploy file; delete it there when nothing names it any more")
+
+
+def _expire(files: Iterable[str], name: str, day: date) -> None:
+    """Raises CannotWrite."""
+    for path in map(Path, files):
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+            if expire.key_in(text, str(path), name) is None:
+                continue
+            _replace(path, expire.expired(text, str(path), name, day))
+        except OSError as error:
+            raise CannotWrite(f"{path} cannot be written: {error.strerror}") from None
+        except expire.NotEditable as reason:
+            raise CannotWrite(f"{reason}; write `expires: {day.isoformat()}` into it in {path}") from None
+        except UnicodeDecodeError:  # a secret's file may hold anything
+            continue
+        return
+    raise CannotWrite(f"no file says what the key {name} may; write `expires: {day.isoformat()}` into it")
+
+
+def _replace(path: Path, text: str) -> None:
+    """The whole file at once, behind its symbolic links, with the rights it had. Raises OSError."""
+    real = path.resolve()
+    with tempfile.NamedTemporaryFile(dir=real.parent, prefix=f".{real.name}.", delete=False) as part:
+        part.write(text.encode())
+    try:
+        os.chmod(part.name, real.stat().st_mode)
+        os.replace(part.name, real)
+    except OSError:
+        os.unlink(part.name)
+        raise
+
+
+def _reload(file: Path) -> bool:
+    """Whether an appliance serves the file, and has taken it up. Raises Refused."""
+    try:
+        AdminClient(file).post("/reload")
+    except NotReachable:
+        return False
+    return True
 
 
 def _directory() -> Path:

@@ -5,10 +5,13 @@ import os
 import stat
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.server.up import Up, chat
 
 FILE = """
 version: 1
@@ -96,6 +99,57 @@ def test_keys_are_listed_without_their_secrets(here: Path) -> None:
     ]
     secret = (here / "home/keys/ci").read_text().strip()
     assert secret not in table.stdout + table.stderr + data.stdout + data.stderr
+
+
+def revocable(here: Path) -> Path:
+    """A deploy file that names a key of another file, which a symbolic link leads to."""
+    (here / "conf").mkdir()
+    (here / "conf/real.yaml").write_text("security:\n  keys:\n    ci:\n      secret: sk-ci-0123456789abcdef\n")
+    (here / "keys.yaml").symlink_to("conf/real.yaml")
+    (here / "s.yaml").write_text("text: hi\n")
+    file = here / "deploy.yaml"
+    file.write_text(
+        "version: 1\ninclude: [keys.yaml]\nmodels: {small: {source: 'fake:s.yaml'}}\n"
+        "server: {listen: 127.0.0.1:0, reload: {watch: false}, time_zone: UTC}\n"
+        "security: {loopback_without_key: false}\n"
+        "routing: {virtual: [auto], rules: [{name: of-ci, when: {model: auto, key: ci}, use: small},"
+        " {name: rest, when: {model: auto}, use: small}]}\n"
+    )
+    return file
+
+
+def test_a_revoked_key_is_refused_by_what_runs_and_by_what_starts_later(tmp_path: Path) -> None:
+    file = revocable(tmp_path)
+    headers = {"authorization": "Bearer sk-ci-0123456789abcdef"}
+    with Up.start(file, env={**os.environ, "APPLIANCE_HOME": str(tmp_path / "home")}) as up:
+        up.wait_for("ready")
+        assert up.post(chat("auto"), headers=headers).status_code == 200
+        done = run(tmp_path, "keys", "revoke", "ci")
+        assert (done.returncode, done.stdout) == (0, "ci is refused from now on\n")
+        refused = up.post(chat("auto"), headers=headers)
+        assert (refused.status_code, "expired" in refused.text) == (401, True)
+    assert (tmp_path / "keys.yaml").is_symlink()
+    today = datetime.now(UTC).date().isoformat()
+    assert f"    ci:\n      expires: {today}\n" in (tmp_path / "conf/real.yaml").read_text()
+    again = run(tmp_path, "keys", "revoke", "ci", "--json")
+    assert json.loads(again.stdout)["data"] == {"name": "ci", "expires": today, "applied": False}
+    assert sorted(path.name for path in (tmp_path / "conf").iterdir()) == ["real.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param(("revoke", "cx"), 1, "there is no key cx in deploy.yaml; did you mean ci?", id="another name"),
+        pytest.param(("revoke",), 2, "write `keys revoke NAME`", id="no name"),
+        pytest.param(("revoke", "ci", "-f", "none.yaml"), 78, "cannot be read", id="no file"),
+    ],
+)
+def test_what_cannot_be_revoked_is_said(tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+    file = revocable(tmp_path)
+    before = file.read_text(), (tmp_path / "keys.yaml").read_text()
+    done = run(tmp_path, "keys", *arguments)
+    assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+    assert (file.read_text(), (tmp_path / "keys.yaml").read_text()) == before
 
 
 ROUTES: dict[str, tuple[tuple[str, ...], str, str]] = {
