@@ -82,7 +82,11 @@ def dotted(path: Path) -> str:
         if isinstance(part, int):
             out += f"[{part}]"
         else:
-            shown = json.dumps(part, ensure_ascii=False) if not part or set(part) & set('. []"\n') else part
+            shown = (
+                json.dumps(part, ensure_ascii=False)
+                if set(part) & set('. []"') or not (part and part.isprintable())
+                else part
+            )
             out += f".{shown}" if out else shown
     return out
 

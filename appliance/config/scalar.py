@@ -20,6 +20,8 @@ _KINDS = {
 }
 _FALSE_FRIENDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
+_NEED_QUOTES = frozenset(",{}[]#&*!|>'\"%@`")
+
 _MOST_CHOICES = 20
 """More are not told one by one."""
 
@@ -59,7 +61,12 @@ def expected(schema: JsonSchema) -> str:
     if "x-expected" in schema:
         return str(schema["x-expected"])
     if "enum" in schema:
-        return ", ".join(map(show, schema["enum"]))
+        choices = schema["enum"]
+        return (
+            f"one of {', '.join(map(show, choices))}"
+            if len(choices) <= _MOST_CHOICES
+            else "one of the schema's words"
+        )
     if "const" in schema:
         return show(schema["const"])
     if "x-unit" in schema:
@@ -80,6 +87,22 @@ _QUANTITIES = {
 }
 
 
+def like(schema: JsonSchema) -> str:
+    """What to write, by an example, where what is expected does not say it already."""
+    examples = schema.get("examples")
+    says_it = {"x-expected", "enum", "const", "x-unit"} & schema.keys()
+    return f"write it like {flow(examples[0])}" if examples and not says_it else ""
+
+
+def flow(value: Any) -> str:
+    """A value as it would be written on one line of a deploy file."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    return show(value, quoted=isinstance(value, str) and (not value or bool(set(value) & _NEED_QUOTES)))
+
+
 def type_hint(value: Any, schema: JsonSchema, scalar: Scalar) -> str:
     types = types_of(schema)
     if "boolean" in types and isinstance(value, str) and value.lower() in _FALSE_FRIENDS:
@@ -90,7 +113,7 @@ def type_hint(value: Any, schema: JsonSchema, scalar: Scalar) -> str:
         return f"write [{show(value, quoted=not scalar.plain)}]"
     if not scalar.plain and not isinstance(source.core(scalar.text), str):
         return "delete the quotes"
-    return ""
+    return like(schema)
 
 
 def show(value: Any, quoted: bool = False) -> str:

@@ -171,7 +171,9 @@ class _Build:
                 at(self.place(node), "E113", path, f"the tag {_shorthand(node.tag)} is not understood", "delete it")
             )
             plain = False
-        return Scalar(node.value, plain, self.place(node))
+        if "\0" in node.value:
+            self.problems.append(at(self.place(node), "E113", path, "a NUL character in a text", "delete it"))
+        return Scalar(node.value.replace("\0", "\ufffd"), plain, self.place(node))
 
     def entries(self, node: yaml.MappingNode, path: Path) -> dict[str, Entry]:
         own: dict[str, Entry] = {}
@@ -179,7 +181,7 @@ class _Build:
         for key, value in node.value:
             place = self.place(key)
             if not isinstance(key, yaml.ScalarNode):
-                self.problems.append(at(place, "E113", path, "a key must be plain text"))
+                self.problems.append(at(place, "E113", path, "a key must be plain text", "write a word"))
             elif key.value == "<<" and key.tag == _PLAIN:
                 merged = self.merge(value, path) | merged
             elif key.value in own:
@@ -201,7 +203,10 @@ class _Build:
                 assert isinstance(built, Mapping)
                 merged = built.entries | merged
             else:
-                self.problems.append(at(self.place(source), "E113", (*path, "<<"), "only objects can be merged"))
+                hint = "write <<: *anchor of an object, or delete it"
+                self.problems.append(
+                    at(self.place(source), "E113", (*path, "<<"), "only objects can be merged", hint)
+                )
         return merged
 
     def place(self, node: yaml.Node) -> Place:
@@ -228,7 +233,8 @@ def _syntax(error: yaml.YAMLError, text: str, file: str) -> Problem:
         lines = text.splitlines() or [""]
         # What is missing at the end of the file is shown behind its last line.
         line, col = (mark.line, mark.column) if mark.line < len(lines) else (len(lines) - 1, len(lines[-1]))
-        message, hint = _in_words(error), ""
+        message = _in_words(error)
+        hint = next((hint for said, hint in _SYNTAX_HINTS.items() if said in message), "")
         if "\t" in lines[line][: col + 1]:
             hint = "YAML allows no tab in the indentation: use spaces"
         elif (
@@ -243,7 +249,23 @@ def _syntax(error: yaml.YAMLError, text: str, file: str) -> Problem:
     line, col = before.count("\n") + 1, len(before) - before.rfind("\n")
     character = getattr(error, "character", None)
     shown = f"U+{character:04X}" if isinstance(character, int) else "a character"
-    return at(Place(file, line, col, col + 1), "E101", (), f"{shown} is not allowed in YAML")
+    return at(Place(file, line, col, col + 1), "E101", (), f"{shown} is not allowed in YAML", "delete it")
+
+
+_SYNTAX_HINTS = {
+    "mapping values are not allowed": "put a text with a colon in quotes, a key of its own on a line of its own",
+    "did not find expected ',' or '}'": "close the `{` or put a comma",
+    "did not find expected ',' or ']'": "close the `[` or put a comma",
+    "did not find expected key": "indent this line like the keys beside it",
+    "did not find expected '-' indicator": "begin this line with `-`, or indent it like what it belongs to",
+    "could not find expected ':'": "write key: value",
+    "unexpected end of stream": "close the quotes",
+    "undefined alias": "`*` refers to an `&` further up; put a text that begins with `*` in quotes",
+    "cannot start any token": "put a text that begins with this character in quotes",
+    "found unexpected ':'": "put a text with a colon in quotes",
+    "another document": "keep one, or put the other into a file of its own",
+    "escape c": "in single quotes a backslash is only a backslash",
+}
 
 
 def _in_words(error: yaml.MarkedYAMLError) -> str:

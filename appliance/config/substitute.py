@@ -11,6 +11,9 @@ ReadText = Callable[[str], str]
 
 _REFERENCE = re.compile(r"\$\$|\$\{([^}]*)(\}?)")
 _FORM = re.compile(r"(?P<kind>env|file):(?P<name>.*?)(?:(?P<how>:-|:\?)(?P<rest>.*))?", re.DOTALL)
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+"""No path, name or answer holds these. The second kind is what bytes that are not UTF-8 become in an environment."""
+
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -40,6 +43,14 @@ def expand(scalar: Scalar, path: Path, environ: Mapping[str, str], read: ReadTex
         text = _REFERENCE.sub(replace, scalar.text)
     except _Failed as failed:
         return at(scalar.place, "E109", path, failed.message, failed.hint)
+    if _UNUSABLE.search(text):
+        return at(
+            scalar.place,
+            "E109",
+            path,
+            f"{scalar.text} gives a text with a NUL or broken character",
+            "put in plain text",
+        )
     if not references:
         return Scalar(text, scalar.plain, scalar.place)
     return Scalar(text, True, scalar.place, written=scalar.text)

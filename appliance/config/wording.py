@@ -8,6 +8,9 @@ from typing import Any, cast
 from appliance.config.problem import Path, Place, Problem, at
 from appliance.config.scalar import (
     expected,
+    flow,
+    is_a,
+    like,
     not_a_quantity,
     not_one_of,
     out_of_range,
@@ -76,7 +79,9 @@ class Wording:
         if error.schema.get("x-secret"):
             return SHOWN
         scalar, value = self.scalars[error.path], error.value
-        return scalar.written if scalar.written is not None else show(value, quoted=not scalar.plain)
+        if scalar.written is not None:
+            return scalar.written
+        return show(scalar.text if scalar.plain else value, quoted=not scalar.plain)
 
     # ---- rows
     def alternatives(self, error: Violation) -> Iterator[Found]:
@@ -99,7 +104,8 @@ class Wording:
     def wrong_type(self, error: Violation) -> Iterator[Found]:
         value, schema = error.value, error.schema
         if isinstance(value, dict | list):
-            hint = "write each name as a key" if isinstance(value, list) and "propertyNames" in schema else ""
+            named = isinstance(value, list) and "propertyNames" in schema
+            hint = "write each name as a key" if named else like(schema)
             yield self.at_value(error.path, "E104", f"expected {expected(schema)}, got {_kind(value)}", hint, rank=1)
         elif value is None:
             hint = f"write {expected(schema)}, or delete the key"
@@ -117,7 +123,10 @@ class Wording:
         yield self.at_value(error.path, "E105", message, hint, rank=0)
 
     def not_allowed(self, error: Violation) -> Iterator[Found]:
-        schema, shown = error.schema, self.shown(error)
+        schema = error.schema
+        if "type" in schema and not is_a(error.value, types_of(schema)):
+            return  # That it is of another type is said already.
+        shown = self.shown(error)
         message, hint = _REFUSALS[error.keyword](error, schema, shown)
         yield self.at_value(error.path, "E105", message, hint)
 
@@ -125,8 +134,9 @@ class Wording:
         schema = error.schema
         least, most = schema.get("minItems", 0), schema.get("maxItems")
         wanted = f"exactly {least}" if least == most else f"at least {least}" if least else f"at most {most}"
-        message = f"{len(error.value)} values where {wanted} are expected"
-        yield Found(error.path, at(self.values[error.path], "E105", error.path, message), False, 2)
+        values = "1 value" if len(error.value) == 1 else f"{len(error.value) or 'no'} values"
+        message = f"{values} where {wanted} {'is' if least == 1 else 'are'} expected"
+        yield Found(error.path, at(self.values[error.path], "E105", error.path, message, like(schema)), False, 2)
 
     def missing(self, error: Violation) -> Iterator[Found]:
         for key in error.wanted:
@@ -186,9 +196,12 @@ class Wording:
         """The schema of a key of the object at a path of the file."""
         schema: JsonSchema | None = self.schema.root
         for part in (*path, key):
-            schema = self.schema.branch(schema, dict) if schema is not None else None
-            if schema is not None:
-                schema = self.schema.below(schema, part) if isinstance(part, str) else None
+            if schema is not None and isinstance(part, int):
+                items = self.schema.branch(schema, list)
+                schema = self.schema.resolve(items["items"]) if items and "items" in items else None
+            elif schema is not None:
+                of_object = self.schema.branch(schema, dict)
+                schema = self.schema.below(of_object, part) if of_object and isinstance(part, str) else None
         return schema
 
 
@@ -213,7 +226,7 @@ _REFUSALS: Mapping[str, Callable[[Violation, JsonSchema, str], tuple[str, str]]]
     "const": lambda error, schema, shown: (f"expected {expected(schema)}, got {shown}", ""),
     "enum": lambda error, schema, shown: not_one_of(error.value, schema, shown),
     "pattern": lambda error, schema, shown: (f"{shown} is not {expected(schema)}", ""),
-    "minLength": lambda error, schema, shown: ("empty text", ""),
+    "minLength": lambda error, schema, shown: ("empty text", like(schema)),
     "minimum": lambda error, schema, shown: out_of_range("small", f"at least {error.wanted}", shown),
     "exclusiveMinimum": lambda error, schema, shown: out_of_range("small", f"above {error.wanted}", shown),
     "maximum": lambda error, schema, shown: out_of_range("large", f"at most {error.wanted}", shown),
@@ -230,7 +243,7 @@ def _example(schema: JsonSchema | None, key: str) -> str:
     if "const" in schema:
         return f"write {key}: {show(schema['const'])}"
     examples = schema.get("examples")
-    return f"write {key}: {show(examples[0])}" if examples else ""
+    return f"write {key}: {flow(examples[0])}" if examples else ""
 
 
 def _shown(home: tuple[str, ...], path: Path) -> tuple[int, str]:

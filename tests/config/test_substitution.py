@@ -6,7 +6,7 @@ from appliance.config.problem import Place, Problem
 from appliance.config.source import Scalar
 from appliance.config.substitute import expand
 
-ENVIRON = {"A": "alpha", "N": "5", "EMPTY": "", "DOLLAR": "${env:A}"}
+ENVIRON = {"A": "alpha", "N": "5", "EMPTY": "", "DOLLAR": "${env:A}", "BYTES": "a\udcff"}
 PLACE = Place("f", 3, 7, 20)
 
 
@@ -62,6 +62,7 @@ def test_references_are_replaced_once(text: str, expanded: str) -> None:
         ("${file:empty:?put a key into it}", "put a key into it"),
         ("${A}", "`${A}` is no substitution"),
         ("${}", "`${}` is no substitution"),
+        ("${env:BYTES}", "${env:BYTES} gives a text with a NUL or broken character"),
         ("${env:}", "`${env:}` is no substitution"),
         ("${env:A", "`${env:A` is no substitution"),
         ("${env:NONE:-${env:A}}", "`${env:NONE:-${env:A}` is no substitution"),
