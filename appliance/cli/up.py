@@ -37,7 +37,7 @@ from appliance.errors import StartRefused
 from appliance.models.store import Store
 from appliance.server.admin import AdminSocket
 from appliance.server.admin_document import document
-from appliance.server.admin_routes import Admin
+from appliance.server.admin_routes import Admin, standing
 from appliance.server.batch_runner import BatchRunner
 from appliance.server.batch_store import BatchStore
 from appliance.server.context import Context
@@ -178,6 +178,7 @@ async def _serve(
             lambda: reloader.matches,
             files,
             batches,
+            lambda: standing(admin),
         )
         serving = Serving(context, bound)
         reloader = Reloader(

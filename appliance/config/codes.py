@@ -125,6 +125,10 @@ CODES: Mapping[str, tuple[str, str]] = {
         "`kv`, `max_kv` and the `bits` of a cache policy need caches that grow by whole tokens: sliding windows and "
         "compressed ones (MLA) cannot be quantized, nor can a window be put over them.",
     ),
+    "E240": (
+        "path in use",
+        "The dashboard and the metrics have paths of their own, where nothing of the API can be, nor the other one.",
+    ),
     "W301": (
         "no family matched",
         "No family file recognises this checkpoint: its template's switches, tool calls and reasoning are treated "

@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from appliance.config.world import Notes, World
 
 
+API = (
+    "/v1", "/api", "/healthz", "/health", "/readyz", "/version", "/tokenize", "/detokenize", "/openapi.json", "/docs",
+)  # fmt: skip
+"""Where the paths of the API begin, beside `/` itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """`models` is an absolute directory, `max_bytes` None has no end."""
@@ -57,12 +63,28 @@ def hooks(value: list[Mapping[str, Any]]) -> tuple[Hook, ...]:
     return tuple(Hook(hook["event"], tuple(hook["run"]), hook.get("timeout", 30.0)) for hook in whole)
 
 
-def observability(value: Mapping[str, Any]) -> Observability:
+def observability(value: Mapping[str, Any], notes: "Notes") -> Observability:
     traces = value.get("traces", EMPTY)
+    metrics, dashboard = _path(value, "metrics", "/metrics", notes), _path(value, "dashboard", "/ui", notes)
+    if metrics == dashboard:
+        pair = ("dashboard", "metrics")
+        there, other = pair if "path" in value.get("dashboard", EMPTY) else reversed(pair)
+        said = f"{metrics} is observability.{other}.path, too"
+        notes.say("E240", ("observability", there, "path"), said, "give each a path of its own")
     return Observability(
         **value.get("log", EMPTY),
-        metrics_path=value.get("metrics", EMPTY).get("path", "/metrics"),
+        metrics_path=metrics,
         otlp=traces.get("otlp", ""),
         sample=float(traces.get("sample", 1.0)),
-        dashboard_path=value.get("dashboard", EMPTY).get("path", "/ui"),
+        dashboard_path=dashboard,
     )
+
+
+def _path(value: Mapping[str, Any], name: str, default: str, notes: "Notes") -> str:
+    """Where the file puts a page, without a slash at the end; nothing of the API may be there."""
+    path = str(value.get(name, EMPTY).get("path", default)).rstrip("/")
+    taken = next((route for route in API if path == route or path.startswith(f"{route}/")), None)
+    if taken is not None or not path:
+        said = f"{path or '/'} would be in the way of the API's {taken or '/'}"
+        notes.say("E240", ("observability", name, "path"), said, f"choose another one, like {default}")
+    return path

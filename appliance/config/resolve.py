@@ -94,7 +94,7 @@ class _Resolve:
             routing=routes,
             storage=operations.storage(self.block("storage"), self.notes, self.world),
             hooks=operations.hooks(self.file.value.get("hooks", [])),
-            observability=operations.observability(self.block("observability")),
+            observability=operations.observability(self.block("observability"), self.notes),
         )
 
     # ---- across entities

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,17 +11,22 @@ Event = dict[str, Any]
 """`event` is a dotted name, `time` Unix seconds; the rest depends on the event."""
 
 LONGEST_QUEUE = 1000
+REMEMBERED = 20
 
 
 class Events:
-    """`publish` never waits; a listener that does not keep up is told how many events it lost."""
+    """`publish` never waits; a listener that does not keep up is told how many events it lost. `recent` are the
+    latest ones, newest last.
+    """
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
+        self.recent: deque[Event] = deque(maxlen=REMEMBERED)
 
     def publish(self, event: str, **fields: Any) -> None:
         """Tell every listener."""
         told = {"event": event, "time": time.time(), **fields}
+        self.recent.append(told)
         for listener in self._listeners:
             listener.put(told)
 

@@ -1,5 +1,6 @@
 """Who is asking, and what for: which key a secret belongs to, and what that key may ask for. PURE."""
 
+import base64
 import fnmatch
 import hashlib
 import hmac
@@ -68,12 +69,26 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
-def presented(headers: Mapping[str, str]) -> str | None:
-    """The secret of `Authorization: Bearer` or `x-api-key`; names are in lower case."""
+def presented(headers: Mapping[str, str], *, basic: bool = False) -> str | None:
+    """The secret of `Authorization: Bearer` or `x-api-key`; names are in lower case.
+
+    `basic`: also the password of `Authorization: Basic`. Browsers send that by themselves once they were asked for
+    it, for pages of others, too, so nothing that acts may take it.
+    """
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
+    if basic and scheme.lower() == "basic" and (password := _password(token.strip())):
+        return password
     return headers.get("x-api-key", "").strip() or None
+
+
+def _password(token: str) -> str | None:
+    """RFC 7617: base64 of name, colon and password."""
+    try:
+        return base64.b64decode(token, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return None
 
 
 def permits(key: Key | None, asked: str) -> bool:

@@ -53,8 +53,7 @@ async def status(request: Request, admin: Admin) -> HTTPResponse:
     """Everything about the appliance; `wait=1` answers once it has converged or `timeout` seconds are over."""
     if _wanted(request, "wait"):
         await admin.observer.converged(_timeout(request))
-    admin.observer.look()
-    return _answer(_status(admin), admin)
+    return _answer(standing(admin), admin)
 
 
 async def config(request: Request, admin: Admin) -> HTTPResponse:
@@ -185,8 +184,10 @@ async def _estimate(admin: Admin, proposal: Proposal) -> Estimate:
     return lambda model: sizes.get(model.fingerprint)
 
 
-def _status(admin: Admin) -> types.StatusAnswer:
-    context = admin.context
+def standing(admin: Admin) -> types.StatusAnswer:
+    """Everything about the appliance as it is now: what `status` and the dashboard show."""
+    admin.observer.look()
+    context, spare = admin.context, admin.context.supervisor.spare()
     reasons = ["the appliance is shutting down"] if context.draining else list(context.supervisor.readiness())
     return types.StatusAnswer(
         version=context.version,
@@ -203,7 +204,9 @@ def _status(admin: Admin) -> types.StatusAnswer:
         in_flight=len(context.in_flight),
         pending_restart=list(context.running.pending_restart),
         models=_models(admin),
-        spare=types.spare(context.supervisor.spare()),
+        spare=types.spare(spare),
+        memory=types.memory(context.running.deployment, admin.observer.models, spare),
+        recent=list(reversed(admin.events.recent)),
     )
 
 

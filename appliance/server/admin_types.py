@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from appliance.config.deployment import Deployment
 from appliance.config.problem import Problem, as_data
 from appliance.config.render import Estimate, render, weigh
 from appliance.config.render import as_data as as_plan
@@ -107,8 +108,21 @@ class SpareAnswer(Struct, frozen=True):
     saved: float
 
 
+class MemoryStanding(Struct, frozen=True):
+    """Bytes. `planned` is what engines in memory and the spare are expected to take, or took when measured, `taken`
+    what their processes take now; `kv_reserve` is the part of `budget` that no weights may take.
+    """
+
+    budget: int
+    kv_reserve: int
+    planned: int
+    taken: int
+
+
 class StatusAnswer(Struct, frozen=True):
-    """The whole appliance. `not_ready` says why readiness is refused, `started` is Unix seconds."""
+    """The whole appliance. `not_ready` says why readiness is refused, `started` is Unix seconds; `recent` are the
+    latest events, newest first.
+    """
 
     version: str
     pid: int
@@ -125,6 +139,8 @@ class StatusAnswer(Struct, frozen=True):
     pending_restart: list[str]
     models: list[ModelAnswer]
     spare: SpareAnswer | None = None
+    memory: MemoryStanding | None = None
+    recent: list[dict[str, Any]] = []
 
 
 class ConfigAnswer(Struct, frozen=True):
@@ -274,6 +290,17 @@ def spare(status: SpareStatus | None) -> SpareAnswer | None:
     if status is None:
         return None
     return SpareAnswer(status.pid, status.seconds, status.taken, status.adopted, status.saved)
+
+
+def memory(deployment: Deployment, models: Sequence[ModelStatus], spare: SpareStatus | None) -> MemoryStanding:
+    """Models that share an engine count once."""
+    engines = {model.fingerprint: model for model in models if model.state in IN_MEMORY}.values()
+    return MemoryStanding(
+        budget=deployment.memory.budget,
+        kv_reserve=deployment.memory.kv_reserve,
+        planned=sum(engine.bytes for engine in engines) + (spare_bytes(deployment) if spare else 0),
+        taken=sum(engine.taken or 0 for engine in engines) + (spare.taken or 0 if spare else 0),
+    )
 
 
 def reload(outcome: Outcome) -> ReloadAnswer:

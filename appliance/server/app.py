@@ -8,10 +8,11 @@ from functools import partial
 from sanic import HTTPResponse, Request, Sanic
 from sanic.application.state import ApplicationServerInfo
 from sanic.config import Config
+from sanic.exceptions import NotFound
 from sanic.http.constants import HTTP
 
 from appliance import log
-from appliance.server import batch_routes, file_routes, ollama_routes, responses, routes
+from appliance.server import batch_routes, file_routes, ollama_routes, pages, responses, routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.apis import check_spoken
 from appliance.server.context import Context
@@ -41,7 +42,6 @@ READS: dict[str, Handler] = {
     "/health": routes.health,
     "/readyz": routes.ready,
     "/version": routes.version,
-    "/metrics": routes.metrics,
 }
 """Answered to GET and HEAD."""
 
@@ -63,7 +63,7 @@ DELETES: dict[str, Handler] = {
 }
 """Answered to DELETE."""
 
-OPEN = frozenset({"/healthz", "/health", "/readyz", "/metrics"})
+OPEN = frozenset({"/healthz", "/health", "/readyz"})
 """Answered to anyone: they say nothing of what is asked and answered."""
 
 NEVER = 10.0**9
@@ -79,10 +79,11 @@ def build_app(context: Context) -> Sanic:
         app.add_route(bind(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in WRITES.items():
         app.add_route(_inside(handler, context), path, methods=["POST"], name=f"post_{_name(path)}", stream=True)
-    for path, handler in descriptions(context.version, READS, WRITES, DELETES).items():
+    for path, handler in descriptions(context.version, {**READS, **pages.DEFAULTS}, WRITES, DELETES).items():
         app.add_route(_inside(handler, context), path, methods=["GET", "HEAD"], name=_name(path), ignore_body=True)
     for path, handler in DELETES.items():
         app.add_route(_inside(handler, context), path, methods=["DELETE"], name=f"delete_{_name(path)}")
+    app.error_handler.add(NotFound, partial(pages.elsewhere, context))
     app.error_handler.add(Exception, answer_error)
     app.register_middleware(partial(_number, context), "response")
     return app

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from appliance.control.running import Running
 from appliance.control.status import Condition, ModelStatus
 from appliance.control.supervisor import Supervisor
+from appliance.server.admin_types import StatusAnswer
 from appliance.server.batch_store import BatchStore
 from appliance.server.behind import Behind
 from appliance.server.door import Door
@@ -97,6 +98,7 @@ class Context:
     file_matches: Callable[[], bool]
     files: FileStore
     batches: BatchStore
+    status: Callable[[], StatusAnswer]
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)

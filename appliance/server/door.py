@@ -84,14 +84,16 @@ class Door:
     _accounts: dict[str, Account] = field(default_factory=dict)
     _ring: tuple[Security, Ring] | None = None
 
-    def key_of(self, request: Request) -> Key | None:
-        """Whose request it is; None where no key is needed. Raises InvalidKey."""
+    def key_of(self, request: Request, *, basic: bool = False) -> Key | None:
+        """Whose request it is; None where no key is needed. `basic`: a key may come as the password a browser asked
+        for. Raises InvalidKey.
+        """
         security = self.running.deployment.security
         if self._ring is None or self._ring[0] is not security:
             self._ring = security, Ring.of(security, open=self.insecure)
         local = is_local(request)
         today = now_in(self.running.deployment).date() if security.keys else date.min
-        return self._ring[1].admit(Asking(presented(request.headers), local, today))
+        return self._ring[1].admit(Asking(presented(request.headers, basic=basic), local, today))
 
     @contextmanager
     def passing(self, request: Request, key: Key | None) -> Iterator[Passage]:

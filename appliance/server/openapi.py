@@ -67,7 +67,7 @@ QUERIES: dict[str, dict[str, Any]] = {
 _PART = re.compile(r"<(\w+):\w+>")
 _JSON = {"application/json": {"schema": {"type": "object"}}}
 _ERROR = {"description": "Refused; the error is said in the protocol's own form.", "content": _JSON}
-_PLAIN = {"/": "text/plain", "/metrics": "text/plain", "/docs": "text/html"}
+_PLAIN = {"/": "text/plain", "/metrics": "text/plain", "/docs": "text/html", "/ui": "text/html"}
 """Answers that are no JSON."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -54,7 +54,7 @@ async def version(request: Request, context: Context) -> HTTPResponse:
 
 
 async def metrics(request: Request, context: Context) -> HTTPResponse:
-    """`GET /metrics`, for Prometheus."""
+    """`GET /metrics`: for Prometheus, to anyone; `observability.metrics.path` says where."""
     return HTTPResponse(render(context.families()), content_type=CONTENT_TYPE)
 
 

@@ -96,6 +96,23 @@ def test_a_secret_is_found_under_either_header(headers: dict[str, str], secret: 
     assert presented(headers) == secret
 
 
+PASSWORDS = {
+    "a password": ("Basic bWU6c2stMQ==", "sk-1"),
+    "one with a colon": ("basic bWU6czpr", "s:k"),
+    "nobody's": ("Basic OnNrLTE=", "sk-1"),
+    "no password": ("Basic bWU=", None),
+    "no base64": ("Basic bWU6c2stMQ", None),
+    "no text": ("Basic 6en/", None),
+    "a bearer": ("Bearer sk-1", "sk-1"),
+}
+
+
+@pytest.mark.parametrize(("sent", "secret"), PASSWORDS.values(), ids=PASSWORDS)
+def test_a_password_counts_only_where_it_is_asked_for(sent: str, secret: str | None) -> None:
+    assert presented({"authorization": sent}, basic=True) == secret
+    assert presented({"authorization": sent}) == (secret if sent.startswith("Bearer") else None)
+
+
 @pytest.mark.parametrize(
     ("key", "asked", "may"),
     [
