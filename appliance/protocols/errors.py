@@ -61,7 +61,7 @@ def anthropic(error: ApplianceError, request: str) -> bytes:
 
 def ollama(error: ApplianceError, request: str) -> bytes:
     """What Ollama's clients read."""
-    return msgspec.json.encode({"error": renamed(error.message, _OLLAMA_NAMES)})
+    return msgspec.json.encode({"error": named(error, _OLLAMA_NAMES)})
 
 
 SHAPES: dict[str, Shape] = {"/v1/messages": anthropic, "/v1/responses": responses, "/api/": ollama}
@@ -99,6 +99,17 @@ def renamed(message: str, names: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda found: f"`{names.get(found[1], found[1])}`", message)
 
 
+def named(error: ApplianceError, names: Mapping[str, str]) -> str:
+    """The message for a protocol whose errors have no `param`: the field is named in it, as the client calls it."""
+    message = renamed(error.message, names)
+    field, dot, below = (error.param or "").partition(".")
+    said = names.get(field, field)
+    # How a prompt that is too long is said is read by programs.
+    if not field or said in message or isinstance(error, PromptTooLong):
+        return message
+    return f"`{said if said != field else field + dot + below}`: {message}"
+
+
 def responses_error(error: ApplianceError) -> dict[str, str | None]:
     """The value of the `error` key for a client of the Responses API."""
     said, names = error_object(error), _RESPONSES_NAMES
@@ -121,7 +132,7 @@ _TOO_LONG = re.compile(r"context length is (?P<context>\d+) tokens.*resulted in 
 def anthropic_error(error: ApplianceError) -> dict[str, str]:
     """Anthropic's error: agents know by the wording that a prompt has become too long."""
     other = "api_error" if error.status >= 500 else "invalid_request_error"
-    message = renamed(error.message, _ANTHROPIC_NAMES)
+    message = named(error, _ANTHROPIC_NAMES)
     if isinstance(error, PromptTooLong):
         counts = _TOO_LONG.search(message)
         told = f"{counts['prompt']} tokens > {counts['context']} maximum" if counts else message

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from appliance import errors
-from appliance.protocols.errors import error_body, error_headers
+from appliance.protocols.errors import anthropic, error_body, error_headers, ollama
 
 ERRORS: dict[str, tuple[errors.ApplianceError, int, str, str]] = {
     "bad value": (errors.BadRequest("no", param="n"), 400, "invalid_request_error", "invalid_value"),
@@ -42,3 +42,27 @@ HEADERS: dict[str, tuple[errors.ApplianceError, dict[str, str]]] = {
 @pytest.mark.parametrize(("error", "headers"), HEADERS.values(), ids=HEADERS.keys())
 def test_headers_say_whether_and_when_to_retry(error: errors.ApplianceError, headers: dict[str, str]) -> None:
     assert error_headers(error) == headers
+
+
+NAMED: dict[str, tuple[errors.ApplianceError, str, str]] = {
+    "named in the message": (
+        errors.BadRequest("`stop`: no", param="stop"),
+        "`stop_sequences`: no",
+        "`options.stop`: no",
+    ),
+    "by the client's name": (
+        errors.BadRequest("no", param="response_format"),
+        "`output_config.format`: no",
+        "`format`: no",
+    ),
+    "with its place": (errors.BadRequest("no", param="tools[0].name"), "`tools[0].name`: no", "`tools[0].name`: no"),
+    "about nothing in the body": (errors.Overloaded("no"), "no", "no"),
+}
+
+
+@pytest.mark.parametrize(("error", "to_anthropic", "to_ollama"), NAMED.values(), ids=NAMED.keys())
+def test_where_there_is_no_param_the_message_names_the_field(
+    error: errors.ApplianceError, to_anthropic: str, to_ollama: str
+) -> None:
+    assert json.loads(anthropic(error, "req"))["error"]["message"] == to_anthropic
+    assert json.loads(ollama(error, "req"))["error"] == to_ollama
