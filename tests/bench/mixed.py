@@ -18,6 +18,8 @@ from tests.bench.prompts import chat, words
 
 STEADY, TOSSED = "steady", "tossed"
 """The model nobody touches, and the one that is killed, rebuilt and unloaded."""
+ERRORS = (b'data: {"error"', b"event: error")
+"""How a stream says that it broke; its text may hold the word."""
 LEAVE_EARLY, STREAMED = 0.25, 0.8
 """Shares of the requests."""
 
@@ -101,7 +103,7 @@ class Mixed:
                     self.counts["left early"] += 1
                     return
         text = b"".join(lines)
-        if b'"error"' in text or (streamed and protocol.last not in text):
+        if any(mark in text for mark in ERRORS) or (streamed and protocol.last not in text):
             self._failed(name, f"it ended with {text[-300:]!r}")
         else:
             self.counts[name] += 1
