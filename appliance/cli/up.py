@@ -78,6 +78,8 @@ def up(
         journal.clean()
         newest = journal.newest()
         start = _last_good(file, newest) if last_good else _first(file, newest)
+        observability = start.deployment.observability
+        log.configure(observability.format, observability.level)
         if start.deployment.warnings:
             print(human(start.deployment.warnings), file=sys.stderr)
         _refuse_open(start.deployment, insecure)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from appliance.config.world import Notes, World
 
 
+Format = Literal["console", "json"]
+Level = Literal["debug", "info", "warning", "error"]
 API = (
     "/v1", "/api", "/healthz", "/health", "/readyz", "/version", "/tokenize", "/detokenize", "/openapi.json", "/docs",
 )  # fmt: skip
@@ -38,8 +40,8 @@ class Hook:
 class Observability:
     """`otlp` empty sends no traces; `sample` is the share of requests that are traced."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["console", "json"] = "console"
+    level: Level = "info"
+    format: Format = "console"
     bodies: Literal["never", "errors", "always"] = "never"
     metrics_path: str = "/metrics"
     otlp: str = ""

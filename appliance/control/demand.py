@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from appliance.config.deployment import Deployment, ModelSpec, Target
+from appliance.config.operations import Format, Level
 from appliance.config.sampling import decide
 from appliance.config.tuning import Kv
 from appliance.control.eviction import Policy
@@ -50,6 +51,7 @@ class Demand:
     blas: str
     stall_target: float
     warm: tuple[ChatPrompt, ...] = ()
+    log: tuple[Format, Level] = ("console", "info")
 
     @property
     def fingerprint(self) -> str:
@@ -105,6 +107,7 @@ class Demand:
             stored=_most_exact(model.cache.stored for model in self.models),
             warm=self.warm if prefix else (),
             adapters=tuple(sorted({path for model in self.models for path in model.adapters.values()})),
+            log=self.log,
         )
 
     @property
@@ -150,6 +153,7 @@ def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, De
             options.blas,
             options.stall_target,
             tuple(prompt for model in models for prompt in _warm(deployment, model)),
+            (deployment.observability.format, deployment.observability.level),
         )
         for fingerprint, models in groups.items()
     ]

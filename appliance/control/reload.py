@@ -18,7 +18,7 @@ from appliance import log
 from appliance.config import load
 from appliance.config.deployment import EMPTY, Deployment
 from appliance.config.diff import Change, ChangeSetting, diff
-from appliance.config.problem import Rejected, as_data, human, located
+from appliance.config.problem import Problem, Rejected, as_data, human, located
 from appliance.control import files
 from appliance.control.beside import beside
 from appliance.control.events import Events
@@ -276,6 +276,9 @@ class Reloader:
         self, prepared: Prepared, number: int, pending: tuple[str, ...], cause: str, lines: list[str]
     ) -> None:
         running, began = self._running, time.perf_counter()
+        before, after = running.deployment.observability, prepared.deployment.observability
+        if (before.format, before.level) != (after.format, after.level):
+            log.configure(after.format, after.level)
         # No await between these: a request sees the old deployment or the new one, and so do the engines.
         running.deployment = prepared.deployment
         running.generation = number
@@ -287,8 +290,7 @@ class Reloader:
         self._events.publish("config.applied", **said, commit_ms=took)
         if pending:
             _log.warning("config.pending_restart", settings=list(pending))
-        if prepared.deployment.warnings:
-            self._show(human(prepared.deployment.warnings))
+        self._tell(prepared.deployment.warnings)
 
     def _reject(self, error: ApplianceError | OSError) -> Outcome:
         keeping = self._running.generation
@@ -297,9 +299,14 @@ class Reloader:
         said = {"file": self._path, "reason": reason, "keeping": keeping}
         _log.error("config.rejected", **said, problems=[located(problem) for problem in problems])
         self._events.publish("config.rejected", **said, problems=[as_data(problem) for problem in problems])
-        if problems:
-            self._show(human(problems))
+        self._tell(problems)
         return Outcome("rejected", keeping, problems, reason)
+
+
+    def _tell(self, problems: tuple[Problem, ...]) -> None:
+        """For people; a program that reads the log has them as fields."""
+        if problems and self._running.deployment.observability.format == "console":
+            self._show(human(problems))
 
 
 def _only_by_restart(started: Deployment, deployment: Deployment) -> tuple[str, ...]:

@@ -65,8 +65,9 @@ class Prepared:
 class Supervisor:
     """See the module. All methods belong to one event loop.
 
-    `environ` is what engines and downloads get, `engine_log` the format and level of what engines log; an engine that
-    makes no progress within `bound` is killed. `sizes` are what engines took before, and learn what they take.
+    `environ` is what engines and downloads get, `engine_log` the format and level of what engines log before they are
+    told; an engine that makes no progress within `bound` is killed. `sizes` are what engines took before, and learn
+    what they take.
     `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
     `on_change` is called whenever something about an engine may have changed, `on_death` with model, pid and end of
     an engine that ended by itself.

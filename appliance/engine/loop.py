@@ -105,6 +105,8 @@ class Loop:
                     self._submit(self._tier.take(news, self._scheduler.prefixes))
 
     def _configure(self, settings: EngineSettings) -> None:
+        if settings.log is not None and settings.log != self._scheduler.settings.log:
+            log.configure(*settings.log)
         self._scheduler.configure(settings)
         self._rebuild = settings if _store(settings) != self._store else None
         self._scheduler.held = self._rebuild is not None

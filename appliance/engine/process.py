@@ -76,6 +76,8 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
             " both must come from one installation; restart the appliance",
             permanent=True,
         )
+    if hello.settings.log is not None:
+        log.configure(*hello.settings.log)
     backend = _import(hello.spec.backend)()
     info, tokenizer = backend.load(hello.spec, hello.settings, lambda *at: link.outbox.put(Progress(*at)))
     tier = DiskTier(None if hello.spec.tokenizer_only else backend.freezer(), link.inbox.post)

@@ -19,6 +19,7 @@ from appliance.server.caller import caller_of
 from appliance.server.context import Context
 from appliance.server.crowds import refuse_crowds
 from appliance.server.edge import as_ours, json_response, request_id
+from appliance.server.overheard import overheard
 from appliance.server.reused import header
 from appliance.server.run import Run, answer, begin, events_of, whole
 from appliance.server.sse import EventStream
@@ -28,11 +29,12 @@ from appliance.server.tally import tallied
 async def serve(request: Request, context: Context, endpoint: str, adapter: Adapter) -> HTTPResponse | None:
     """Answer a request of one of the protocols. Raises ApplianceError while no status has been sent."""
     started = time.perf_counter()
-    with tallied(context, endpoint) as tally:
+    with tallied(context, endpoint) as tally, overheard(context, request) as request.ctx.heard:
         run = await _arrived(request, context, adapter, started)
         try:
             with log.bound(request=request_id(request), model=run.model):
                 response, tally.status = await _way(run)(request, run)
+                request.ctx.heard.ended(tally.status, response)
                 return response
         finally:
             tally.model = run.model
@@ -42,7 +44,7 @@ async def _arrived(request: Request, context: Context, adapter: Adapter, started
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
     refuse_crowds(context)
-    body = await read_body(request, context.running.deployment.server)
+    body = request.ctx.heard.asked = await read_body(request, context.running.deployment.server)
     run = await begin(caller_of(request), context, adapter, body, started)
     refuse_crowds(context)
     return run
@@ -80,6 +82,7 @@ async def _stream(request: Request, run: Run) -> tuple[None, int]:
             out.beating(settings.heartbeat, encoder.heartbeat),
         ):
             async for index, event in events:
+                request.ctx.heard.said(index, event)
                 await out.send(encoder.feed(index, event))
     except Exception as raised:
         # The request edge once a status is sent: whatever it was, the stream has to say so.

@@ -67,7 +67,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     `prefix_ttl` after how many seconds without a use they are forgotten.
     What follows takes another KV store: `kv` is the form of keys and values (None: exact), `stored` that of kept
     prefixes of exact rows. `warm` are beginnings of conversations that are kept computed,
-    `adapters` the directories of those that requests may ask for.
+    `adapters` the directories of those that requests may ask for. `log` is the format and the level of what it logs
+    (None: as it was started).
     """
 
     context: int
@@ -81,6 +82,7 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
     stored: KvForm | None = None
     warm: tuple["ChatPrompt", ...] = ()
     adapters: tuple[str, ...] = ()
+    log: tuple[Literal["console", "json"], Literal["debug", "info", "warning", "error"]] | None = None
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,128 @@
+"""What a running appliance logs, as its deploy file says."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from appliance.server.overheard import covered
+from tests.server.test_keys import SECRETS
+from tests.server.up import PATIENCE, Up, chat, deployment
+
+QUIET = "reload: {quiet: 10ms}"
+
+
+def observing(**log: str) -> str:
+    return f"observability: {{log: {json.dumps(log)}}}\n"
+
+
+def environ(file: Path) -> dict[str, str]:
+    return {**os.environ, "APPLIANCE_HOME": str(file.parent / ".appliance"), **SECRETS}
+
+
+def exchanges(running: Up) -> list[dict[str, Any]]:
+    """Those that were logged so far, as JSON."""
+    return [json.loads(line) for line in running.errors if '"request.bodies"' in line]
+
+
+def test_the_format_and_the_level_follow_the_file_in_the_server_and_in_running_engines(tmp_path: Path) -> None:
+    file = deployment(tmp_path, QUIET, more=observing(level="warning", format="json"))
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        assert running.post(chat("demo")).status_code == 200
+        assert running.errors == []
+        file.write_text(text := file.read_text().replace('"warning"', '"debug"'))
+        running.wait_for('"config.applied"')
+        assert running.post(chat("demo")).status_code == 200
+        file.write_text(text + "aliases: {a: nothing}\n")
+        running.wait_for('"config.rejected"')
+        running.process.terminate()
+        assert running.exit_code() == 0
+    events = [json.loads(line)["event"] for line in running.errors]
+    assert {"config.applied", "config.rejected", "engine.ends", "engine.gone"} <= set(events)
+    assert "engine.ready" not in events, "that was before"
+
+
+def test_a_console_shows_the_problems_of_a_refused_file_to_people(tmp_path: Path) -> None:
+    file = deployment(tmp_path, QUIET)
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        file.write_text(file.read_text() + "aliases: {a: nothing}\n")
+        running.wait_for("^^^")
+
+
+ASKS: dict[str, dict[str, Any]] = {
+    "whole": chat("demo", "a prompt of mine"),
+    "stream": chat("demo", "a prompt of mine", stream=True),
+    "refused": chat("nobody", "a prompt of mine"),
+    "failing stream": chat("faulty", "a prompt of mine", stream=True),
+}
+LOGGED: dict[str, tuple[dict[str, str], set[str]]] = {
+    "unless asked": ({}, set()),
+    "never": ({"bodies": "never"}, set()),
+    "errors": ({"bodies": "errors"}, {"refused", "failing stream"}),
+    "always": ({"bodies": "always"}, set(ASKS)),
+}
+
+
+@pytest.mark.parametrize(("log", "logged"), LOGGED.values(), ids=LOGGED)
+def test_bodies_are_logged_only_where_the_file_asks_for_them(
+    tmp_path: Path, log: dict[str, str], logged: set[str]
+) -> None:
+    more = observing(format="json", **log) + "security: {keys: {ann: {secret: '${env:ann}'}}}\n"
+    file = deployment(tmp_path, more=more)
+    with Up.start(file, env=environ(file)) as running:
+        running.wait_for("ready")
+        for name, body in ASKS.items():
+            headers = {"x-request-id": name.replace(" ", "-"), "authorization": f"Bearer {SECRETS['ann']}"}
+            content = f"{body['messages'][0]['content']} {SECRETS['ann']}"
+            running.post({**body, "messages": [{"role": "user", "content": content}]}, headers=headers)
+        running.process.terminate()
+        assert running.exit_code() == 0
+    said = "\n".join(running.errors)
+    assert SECRETS["ann"] not in said
+    assert ("a prompt of mine" in said) is bool(logged)
+    found = {line["request"].replace("-", " "): line for line in exchanges(running)}
+    assert set(found) == logged
+    for name, line in found.items():
+        assert json.loads(line["asked"])["messages"][0]["content"] == "a prompt of mine ***"
+        assert (line["status"] >= 400) is (name in ("refused", "failing stream"))
+    if "whole" in found:
+        assert (
+            "You said: a prompt of mine ***"
+            in json.loads(found["whole"]["answered"])["choices"][0]["message"]["content"]
+        )
+        assert found["stream"]["answered"] == "text 0: You said: a prompt of mine ***"
+    if "refused" in found:
+        assert "nobody" in found["refused"]["error"]
+
+
+COVERED: dict[str, tuple[str, tuple[str, ...], str]] = {
+    "a secret": ("the key is s3cret!", ("s3cret",), "the key is ***!"),
+    "one that JSON escapes": ('{"a": "x\\"y"}', ('x"y',), '{"a": "***"}'),
+    "several": ("one two", ("one", "two"), "*** ***"),
+    "a field named like a key": ('{"api_key": "abc", "x": 1}', (), '{"api_key": "***", "x": 1}'),
+    "one with quotes in it": ('{"Authorization":"a\\"b"}', (), '{"Authorization":"***"}'),
+    "fields whose names end so": ('{"OPENAI_API_KEY": "k", "client-secret": "s"}', (),
+                                  '{"OPENAI_API_KEY": "***", "client-secret": "***"}'),
+    "nothing": ("nothing", ("",), "nothing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "secrets", "shown"), COVERED.values(), ids=COVERED)
+def test_keys_are_covered(text: str, secrets: tuple[str, ...], shown: str) -> None:
+    assert covered(text, secrets) == shown
+
+
+def test_long_bodies_are_cut(tmp_path: Path) -> None:
+    file = deployment(tmp_path, more=observing(format="json", bodies="always"))
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        httpx.post(f"{running.url}/v1/chat/completions", json=chat("demo", "x" * 100_000), timeout=PATIENCE)
+        line = json.loads(running.wait_for('"request.bodies"'))
+    assert re.search(r"x… \(\d{6} characters\)$", line["asked"])
+    assert len(line["asked"]) < 70_000
