@@ -14,6 +14,7 @@ from appliance.errors import RateLimited
 
 LONGEST_RETRY = 120.0
 """Seconds; clients do not wait for more."""
+PACE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,10 @@ def _refused(name: str, what: str, wait: float) -> RateLimited:
 
 
 def retry_after(waiting: int, starts: Sequence[float], now: float) -> float:
-    """Seconds until as many requests as wait now will have begun, at the pace of the latest `starts`."""
-    pace = (len(starts) - 1) / (now - starts[0]) if len(starts) > 1 and now > starts[0] else 1.0
+    """Seconds until as many requests as wait now will have begun, at the pace of the latest `starts`: a pause before
+    those of the last minute says nothing of it.
+    """
+    recent = [start for start in starts if start > now - PACE_SECONDS]
+    measured = recent if len(recent) > 1 else starts
+    pace = (len(measured) - 1) / (now - measured[0]) if len(measured) > 1 and now > measured[0] else 1.0
     return min(max(1.0, waiting / pace), LONGEST_RETRY)

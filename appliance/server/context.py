@@ -1,5 +1,6 @@
 """What every handler of one server shares."""
 
+import collections
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -103,6 +104,8 @@ class Context:
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)
     behind: Behind = field(default_factory=Behind)
+    arriving: collections.Counter[str | None] = field(default_factory=collections.Counter)
+    """Requests by key that are not in flight yet: their bodies are being read."""
     begun: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     """When the latest generations left the queue, by the monotonic clock."""
     reused: deque[Reused] = field(default_factory=lambda: deque(maxlen=KEPT))

@@ -18,6 +18,7 @@ from appliance.server.adapters import alone
 from appliance.server.body import read_body
 from appliance.server.caller import caller_of
 from appliance.server.context import Context
+from appliance.server.crowds import in_line
 from appliance.server.edge import json_response
 from appliance.server.routing import route_of
 from appliance.server.submission import chat_prompt
@@ -99,7 +100,8 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
     with tallied(context, endpoint) as tally:
         if context.draining:
             raise Unavailable("the server is shutting down", retry_after=5)
-        body = await read_body(request, context.running.deployment.server)
+        with in_line(context, request.ctx.key):
+            body = await read_body(request, context.running.deployment.server)
         deployment = context.running.deployment
         asked = question.decode(body, context)
         target = route_of(caller_of(request), context, deployment, asked).target

@@ -17,7 +17,7 @@ from appliance.server.adapters import Adapter
 from appliance.server.body import read_body
 from appliance.server.caller import caller_of
 from appliance.server.context import Context
-from appliance.server.crowds import refuse_crowds
+from appliance.server.crowds import in_line
 from appliance.server.edge import as_ours, json_response, request_id
 from appliance.server.overheard import overheard
 from appliance.server.reused import header
@@ -43,11 +43,9 @@ async def serve(request: Request, context: Context, endpoint: str, adapter: Adap
 async def _arrived(request: Request, context: Context, adapter: Adapter, started: float) -> Run:
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
-    refuse_crowds(context)
-    body = request.ctx.heard.asked = await read_body(request, context.running.deployment.server)
-    run = await begin(caller_of(request), context, adapter, body, started)
-    refuse_crowds(context)
-    return run
+    with in_line(context, request.ctx.key):
+        body = request.ctx.heard.asked = await read_body(request, context.running.deployment.server)
+        return await begin(caller_of(request), context, adapter, body, started)
 
 
 def _way(run: Run) -> Callable[[Request, Run], Awaitable[tuple[HTTPResponse | None, int]]]:

@@ -13,7 +13,7 @@ class Entry:
     """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds.
 
     `model` is the one that serves it, `asked_model` the name it was asked for by, `key` the name of the key it came
-    with. What is not `urgent` is nobody's wait.
+    with, `rank` that key's: higher goes first. What is not `urgent` is nobody's wait.
     """
 
     id: str
@@ -27,6 +27,14 @@ class Entry:
     """None while it waits for a model or a row."""
     key: str | None = None
     urgent: bool = True
+    rank: int = 0
+    leaves: bool = False
+    """It was told to end."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it takes a place among those that wait."""
+        return self.urgent and self.prompt_tokens is None and not self.leaves
 
     def is_for(self, key: str | None) -> bool:
         """Whether the holder of a key may know of it; who needs none is on this machine, and may."""
@@ -77,12 +85,17 @@ class InFlight:
         """End with this error those that one of these models serves; how many they were."""
         return self._cut([cut for cut, (entry, _) in self._running.items() if entry.model in models], error)
 
+    def displace(self, entry: Entry, error: ApplianceError) -> None:
+        """End this one with this error."""
+        self._cut([cut for cut, (each, _) in self._running.items() if each is entry], error)
+
     def _cut(self, cuts: list[asyncio.Timeout], error: ApplianceError) -> int:
         for cut in cuts:
             entry, told = self._running[cut]
             # Who was told already is on the way out.
             if told is None:
                 self._running[cut] = entry, error
+                entry.leaves = True
                 cut.reschedule(0)
         return len(cuts)
 

@@ -18,7 +18,7 @@ from appliance.config.peered import is_peer
 from appliance.config.sampling import Decided, decide
 from appliance.control.fallback import first_that_answers
 from appliance.control.generation import Compose, Deadlines, generate
-from appliance.control.keys import accept, kept, ruled
+from appliance.control.keys import accept, kept, priority, ruled
 from appliance.control.lease import Lease
 from appliance.control.router import Route, failure_of
 from appliance.errors import ApplianceError, BadRequest, Cancelled, EgressDenied, EngineFault, PromptTooLong
@@ -97,6 +97,7 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
         stream=asked.stream,
         key=caller.key_name,
         urgent=caller.urgent,
+        rank=priority(caller.key, 0),
     )
     return Run(
         context,

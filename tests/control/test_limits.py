@@ -111,6 +111,8 @@ def test_a_clock_that_stands_still_gives_nothing_back() -> None:
         pytest.param(10, [], 5.0, 10.0, id="nothing has begun yet"),
         pytest.param(10, [0.0, 1.0, 2.0], 2.0, 10.0, id="one a second"),
         pytest.param(10, [0.0, 0.1, 0.2, 0.3, 0.4], 0.4, 1.0, id="ten a second"),
+        pytest.param(10, [0.0, 1000.0, 1000.5, 1001.0], 1001.0, 5.0, id="two a second since a while"),
+        pytest.param(1, [0.0, 10.0], 100.0, 100.0, id="none for a minute"),
         pytest.param(256, [0.0, 10.0], 10.0, 120.0, id="never longer than clients wait"),
     ],
 )
