@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.admin_client import AdminClient
+from appliance.cli.init import CannotWrite
 from appliance.cli.offline import document, examine_or_exit
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 from appliance.config.deployment import ModelSpec
@@ -33,13 +34,25 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a deploy file would change: settings, engines and memory. Exit 78 if the file is bad."""
+    with failing("plan", as_json):
+        if out is not None and out.resolve() in {each.resolve() for each in (file, against) if each}:
+            raise CannotWrite(f"{out} is a deploy file; write the plan elsewhere: --out plan.json")
     data, text = _between(against, file, as_json) if against else _of_running(file, as_json)
     whole = document("plan", data, [])
     if out is not None:
-        out.write_text(f"{whole}\n", encoding="utf-8")
+        with failing("plan", as_json):
+            _write(out, whole)
     typer.echo(whole if as_json else text)
     if detailed and not data["empty"]:
         raise typer.Exit(CHANGES)
+
+
+def _write(out: Path, whole: str) -> None:
+    """Raises CannotWrite."""
+    try:
+        out.write_text(f"{whole}\n", encoding="utf-8")
+    except OSError as error:
+        raise CannotWrite(f"{out} cannot be written: {error.strerror}; name another file with --out") from None
 
 
 def _of_running(file: Path, as_json: bool) -> tuple[dict[str, Any], str]:

@@ -71,10 +71,10 @@ def _plan_id(path: Path) -> str:
         found = whole.get("data", whole)["id"]
     except OSError as error:
         raise NotAPlan(
-            f"{path} cannot be read: {error.strerror}; write it with `appliance plan --out {path}`"
+            f"{path} cannot be read: {error.strerror}; write a plan with `appliance plan --out plan.json`"
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         found = None
     if not isinstance(found, str):
-        raise NotAPlan(f"{path} holds no plan; write one with `appliance plan --out {path}`")
+        raise NotAPlan(f"{path} holds no plan; write one with `appliance plan --out plan.json`")
     return found

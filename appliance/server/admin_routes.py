@@ -22,6 +22,7 @@ from appliance.control.registry import unloaded
 from appliance.control.reload import Reloader
 from appliance.control.running import Outcome, Proposal
 from appliance.errors import BadRequest, GenerationMoved, TimedOut, UnknownGeneration, UnknownModel, Unsupported
+from appliance.protocols.fields import misfit, read_object
 from appliance.server import admin_types as types
 from appliance.server.context import Context
 
@@ -248,10 +249,11 @@ def _line(event: Event, sse: bool) -> bytes:
 
 
 def _decode(body: bytes, kind: type[T]) -> T:
+    read_object(body := body or b"{}")
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.MsgspecError as error:
-        raise BadRequest(f"the body is not what is expected here: {error}") from None
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise misfit("body", error) from None
 
 
 def _wanted(request: Request, name: str) -> bool:

@@ -83,3 +83,21 @@ def test_without_another_file_and_without_a_server_it_says_what_to_do(app: typer
     result = CliRunner().invoke(app, [])
     assert result.exit_code == 3
     assert "nothing serves deploy.yaml now; start it with `appliance up -f deploy.yaml`" in result.stderr
+
+
+OUT = {
+    "the deploy file": ("deploy.yaml", "is a deploy file"),
+    "the other deploy file": ("./old.yaml", "is a deploy file"),
+    "in no directory": ("nowhere/plan.json", "cannot be written: No such file or directory"),
+    "a directory": (".", "cannot be written: Is a directory"),
+}
+
+
+@pytest.mark.parametrize(("out", "said"), OUT.values(), ids=OUT.keys())
+def test_a_plan_is_not_written_over_a_deploy_file_nor_where_nothing_can_be(
+    app: typer.Typer, out: str, said: str
+) -> None:
+    result = CliRunner().invoke(app, ["--against", "old.yaml", "--out", out])
+    assert (result.exit_code, result.exception.__class__) == (73, SystemExit)
+    assert said in result.stderr
+    assert Path("deploy.yaml").read_text().startswith(NEW)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -298,6 +299,8 @@ BAD = {
     "a body that is no JSON": ("POST", "/reload", {"content": b"{"}),
     "an unknown field": ("POST", "/rollback", {"json": {"generation": 1, "force": True}}),
     "no generation": ("POST", "/rollback", {}),
+    "a generation that is a text": ("POST", "/rollback", {"json": {"generation": "x"}}),
+    "a body that is a list": ("POST", "/rollback", {"json": []}),
     "a generation that is no number": ("POST", "/reload", {"headers": {"if-match": '"x"'}}),
     "a timeout that is no number": ("GET", "/status?wait=1&timeout=soon", {}),
     "a flag that is none": ("GET", "/status?wait=maybe", {}),
@@ -306,7 +309,9 @@ BAD = {
 
 @pytest.mark.parametrize(("method", "path", "options"), BAD.values(), ids=BAD.keys())
 def test_a_bad_request_is_told_so(admin: Socket, method: str, path: str, options: dict[str, Any]) -> None:
-    assert admin.ask(method, path, 400, **options)["error"]["message"]
+    message = admin.ask(method, path, 400, **options)["error"]["message"]
+    assert message
+    assert not re.search(r"`(int|str|bool|array)`|truncated", message), "said in words of JSON"
 
 
 def test_the_document_names_every_route(admin: Socket) -> None:
