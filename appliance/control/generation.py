@@ -77,7 +77,7 @@ class _Answer:
     keep: float | None
     submission: Submission | None = None
     emitted: list[int] = field(default_factory=list)
-    started: bool = False
+    begun: Started | None = None
     finished: bool = False
     recovering: bool = False
     suspicion: Suspicion = Suspicion()
@@ -136,16 +136,23 @@ class _Answer:
         for event in piece.events:
             match event:
                 case Started():
-                    if not self.started:
-                        self.started = True
+                    if self.begun is None:
+                        self.begun = event
                         yield event
                 case Failed(code, message, param):
                     raise revive(code, message, param)
                 case Finished():
                     self.finished = True
-                    yield event
+                    yield self._as_begun(event)
                 case _:
                     yield event
+
+    def _as_begun(self, end: Finished) -> Finished:
+        """What of the prompt was cached is what the client was told first: later engines read it on our account."""
+        if self.begun is None:
+            return end
+        usage = msgspec.structs.replace(end.usage, cached_tokens=self.begun.cached_tokens)
+        return msgspec.structs.replace(end, usage=usage)
 
     def _recover(self, recovering: bool) -> None:
         if recovering != self.recovering:

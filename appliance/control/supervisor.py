@@ -264,6 +264,11 @@ class Supervisor:
         return engine is not None and any(waiter.alone for waiter in engine.waiters)
 
     # ---- what is the case
+    def at_rest(self, name: str) -> bool:
+        """Whether this model is not in memory and nobody waits for it, so that there is nothing to unload."""
+        engine = self._state.engines.get(self._state.names.get(name, ""))
+        return engine is not None and engine.state is EngineState.COLD and not engine.waiters and not engine.wanted
+
     def status(self) -> tuple[ModelStatus, ...]:
         """Every model of the deployment and the engines on their way out, for people and metrics."""
         now = self._now()

@@ -64,7 +64,7 @@ class Fold(Protocol):
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """A request, and who says its answer. `echoes`: its prompts' texts are part of that; `behind`: nobody waits for
-    it.
+    it; `unloads`: all it wants is its model out of memory.
     """
 
     request: GenerateRequest
@@ -72,3 +72,4 @@ class Decoded:
     whole: Callable[[Answer], Fold]
     echoes: bool = False
     behind: bool = False
+    unloads: bool = False

@@ -164,7 +164,7 @@ def _decoded(asked: GenerateRequest, *, chat: bool) -> Decoded:
     word = "unload" if asked.keep_alive == 0 else "load"
     loads = word if asked.sampling.max_tokens == 0 else ""
     said = partial(Lines, chat=chat, loads=loads, logprobs=asked.logprobs is not None)
-    return Decoded(asked, said, said)
+    return Decoded(asked, said, said, unloads=loads == "unload")
 
 
 def _load(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest:

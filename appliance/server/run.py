@@ -34,7 +34,7 @@ from appliance.server.in_flight import Entry
 from appliance.server.reused import Reused
 from appliance.server.routing import route_of
 from appliance.server.submission import submission
-from appliance.vocab.event import Event, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta
+from appliance.vocab.event import Event, Finished, ReasoningDelta, Started, TextDelta, ToolCallDelta, Usage
 from appliance.vocab.request import GenerateRequest, TextPrompt, TokenPrompt
 from appliance.vocab.spec import Submission
 
@@ -242,6 +242,12 @@ async def _fitting(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int
             run.decoded = replace(run.decoded, request=msgspec.structs.replace(run.asked, messages=less))
 
 
+async def _unloaded() -> AsyncGenerator[tuple[int, Event], None]:
+    """What a model that is to leave memory says where it is not there: it must not be loaded for that."""
+    yield 0, Started(0, 0)
+    yield 0, Finished("length", Usage(0, 0))
+
+
 def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:
     """The events of the run's model; with `instead`, of the one that takes over."""
     deadlines = Deadlines.of(run.deployment.server) if run.caller.urgent else _NO_DEADLINES
@@ -256,6 +262,8 @@ def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Eve
         deadlines = replace(deadlines, request=max(0.0, left))
     if is_peer(run.target.model):
         return _elsewhere(run, deadlines)
+    if run.decoded.unloads and run.context.supervisor.at_rest(run.target.model.name):
+        return _unloaded()
     prompts = run.asked.prompts
     compose = tuple(_compose(run, prompt) for prompt in prompts) if prompts else _compose(run, None)
     return generate(

@@ -15,7 +15,7 @@ from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
 from appliance.control.watchdog import Bound
 from appliance.errors import EngineDied
-from appliance.vocab.event import Event, Finished, TextDelta
+from appliance.vocab.event import Event, Finished, Started, TextDelta
 from tests.process.site import Site, answer
 
 WORDS = ["red", "green", "blue", "white", "black", "grey", "pink"]
@@ -30,7 +30,8 @@ def engine(supervisor: Supervisor, name: str = "m"):
     return status
 
 
-async def whole(supervisor, deployment, text, seen=lambda event: None, **sampling: Any) -> tuple[str, Finished]:
+async def whole(supervisor, deployment, text, seen=lambda event: None, **sampling: Any) -> tuple[str, int, Finished]:
+    """The text, what of the prompt was cached as told at the beginning, and the end."""
     told: list[Event] = []
 
     def note(event: Event) -> None:
@@ -38,7 +39,8 @@ async def whole(supervisor, deployment, text, seen=lambda event: None, **samplin
         seen(event)
 
     text = await answer(supervisor, deployment, text=text, seen=note, deadlines=UNHURRIED, **sampling)
-    return text, told[-1]
+    [began] = [event.cached_tokens for event in told if isinstance(event, Started)]
+    return text, began, told[-1]
 
 
 # ---- poison
@@ -149,12 +151,13 @@ async def kill_under_streams(site: Site, model: dict[str, Any], asks: list[dict[
 
         async def ask_again(number: int) -> None:
             while not killer.over.is_set():
-                text, end = await whole(supervisor, deployment, **asks[number], seen=killer.seen)
-                before, finished = undisturbed[number]
+                text, began, end = await whole(supervisor, deployment, **asks[number], seen=killer.seen)
+                before, _, finished = undisturbed[number]
                 assert text == before
                 assert end.reason == finished.reason
                 assert end.usage.prompt_tokens == finished.usage.prompt_tokens
                 assert end.usage.completion_tokens == finished.usage.completion_tokens
+                assert end.usage.cached_tokens == began
 
         await asyncio.gather(*(ask_again(number) for number in range(len(asks))))
         assert killer.done == kills

@@ -84,6 +84,10 @@ def test_ollamas_library_loads_and_unloads(keeping: Up, admin: Socket) -> None:
     until_cold(admin)
 
 
+def test_a_model_that_is_not_in_memory_is_not_loaded_to_be_unloaded(keeping: Up) -> None:
+    assert ollama.Client(host=keeping.url).chat("never", keep_alive=0).done_reason == "unload"
+
+
 def test_a_wish_that_is_none_is_refused(keeping: Up) -> None:
     answer: httpx.Response = keeping.post(chat("demo", keep_alive="soon"))
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "keep_alive")
