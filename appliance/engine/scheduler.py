@@ -106,6 +106,7 @@ class Scheduler:
         sequence = self._sequences.pop(id, None)
         if sequence is not None:
             self.speculation.end(sequence)
+            self._shares.end(sequence)
             (self._running if sequence in self._running else self._waiting).remove(sequence)
         return sequence
 
@@ -137,7 +138,7 @@ class Scheduler:
                 sampled = result.sampled[id]
                 sequence.pending -= 1
                 sequence.known.append(sampled.token)
-                self._shares.serve(sequence, 1)
+                self._shares.wrote(sequence, 1)
                 took.append((sequence, sampled))
         for draft in batch.drafts:
             took += self._commit_draft(draft, result.further.get(draft.sequence, ()))
@@ -149,7 +150,7 @@ class Scheduler:
             return []
         sequence.pending -= len(draft.tokens)
         sequence.known += [sampled.token for sampled in further]
-        self._shares.serve(sequence, len(further))
+        self._shares.wrote(sequence, len(further))
         self.speculation.learn(sequence, len(draft.tokens), len(further))
         return [(sequence, sampled) for sampled in further]
 
@@ -244,7 +245,7 @@ class Scheduler:
         if not sequence.started:
             sequence.pipeline.cached_tokens = min(match.length, sequence.prompt_length)
             sequence.found = match._replace(snapshot=None)
-            self._shares.serve(sequence, sequence.prefill_end - match.length)
+            self._shares.begin(sequence, sequence.prefill_end - match.length)
         return Opening(
             id=sequence.id,
             known=tuple(sequence.known),

@@ -21,6 +21,12 @@ class Wait:
     tenant: str
     order: int
     priority: int = NORMAL
+    limit: int = 1000
+    known: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> int:
+        return self.order
 
     @property
     def urgency(self) -> int:
@@ -28,10 +34,11 @@ class Wait:
 
 
 def begun(shares: Shares, waiting: list[Wait], tokens: int = 10) -> str:
-    """The tenants in the order of their turns, each of which is served so many tokens."""
+    """The tenants in the order of their turns, in each of which so many tokens are read."""
     turns = []
     for one in shares.line(sorted(waiting, key=lambda w: (-w.priority, w.order))):
-        shares.serve(one, tokens)
+        shares.begin(one, tokens)
+        shares.end(one)
         turns.append(one.tenant)
     return "".join(turns)
 
@@ -79,6 +86,20 @@ def test_what_is_taken_in_one_class_is_not_held_against_another() -> None:
     shares = Shares()
     begun(shares, [Wait("a", n, LOW) for n in range(100)])
     assert begun(shares, [Wait("a", 200), Wait("b", 201)]) == "ab"
+
+
+def test_what_an_answer_will_take_is_charged_when_it_begins_and_settled_when_it_ends() -> None:
+    shares = Shares()
+    first, second = Wait("a", 1), Wait("a", 2)
+    shares.begin(first, 5)
+    shares.wrote(first, 40)
+    shares.end(first)
+    begun(shares, [Wait("b", 3)], 45)
+    shares.begin(second, 5)
+    assert begun(shares, [Wait("a", 4), Wait("b", 5), Wait("b", 6)], 30) == "bba"
+    shares.wrote(second, 10)
+    shares.end(second)
+    assert begun(shares, [Wait("a", 7), Wait("b", 8)], 0) == "ab"
 
 
 def served(drive: Drive, tenants: dict[int, str], prompts: dict[int, int]) -> Counter[str]:

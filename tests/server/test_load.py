@@ -1,0 +1,164 @@
+"""More is asked for than there is: equal shares for keys, unchanged latencies for those who are let in."""
+
+import asyncio
+import json
+import math
+import os
+import signal
+import statistics
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from appliance.control.state_dir import state_of
+from appliance.control.usage import recorded
+from tests.server.up import PATIENCE, Up, chat, deployment
+
+LETTERS = "text: x\nendless: true\ntoken_bytes: 1\nstep_ms: 8\ncontext: 1000000\n"
+"""A model whose tokens are letters."""
+
+
+def secret(name: str) -> str:
+    return f"sk-{name}-0123456789abcdef"
+
+
+def one_model(folder: Path, rows: int, more: str = "") -> Path:
+    file = deployment(folder, more=more)
+    (folder / "long.yaml").write_text(LETTERS)
+    alone = f"fake:./long.yaml', cache: none, concurrency: {rows},"
+    file.write_text(file.read_text().replace("fake:./long.yaml',", alone))
+    return file
+
+
+@dataclass
+class Written:
+    """Letters that came, and whoever waits for so many."""
+
+    wanted: int
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def count(self, letters: int) -> None:
+        self.wanted -= letters
+        if self.wanted <= 0:
+            self.reached.set()
+
+
+@dataclass
+class Tenant:
+    """A key that has `waiting` requests of its own size at any time."""
+
+    name: str
+    waiting: int
+    prompt: str
+    max_tokens: int
+
+    async def go_on(self, client: httpx.AsyncClient, written: Written) -> None:
+        body = chat("long", self.prompt, stream=True, max_tokens=self.max_tokens)
+        headers = {"authorization": f"Bearer {secret(self.name)}"}
+        while True:
+            async with client.stream("POST", "/v1/chat/completions", json=body, headers=headers) as response:
+                assert response.status_code == 200
+                async for line in response.aiter_lines():
+                    if line.startswith("data: {"):
+                        written.count(len(json.loads(line[6:])["choices"][0]["delta"].get("content") or ""))
+
+
+@pytest.mark.parametrize(
+    ("keys", "letters"),
+    [pytest.param(4, 1_500, id="4 keys"), pytest.param(16, 20_000, id="16 keys", marks=pytest.mark.proof)],
+)
+async def test_keys_at_saturation_get_equal_shares(tmp_path: Path, keys: int, letters: int) -> None:
+    # The first have many requests with long prompts, the last few requests with long answers.
+    tenants = [
+        Tenant(f"k{n}", 10 - 6 * n // keys, "a" * (60 - 50 * n // keys), 5 + 40 * n // keys) for n in range(keys)
+    ]
+    named = ", ".join(f"{each.name}: {{secret: {secret(each.name)}}}" for each in tenants)
+    file = one_model(tmp_path, 4, f"security: {{keys: {{{named}}}}}\n")
+    environ = {**os.environ, "APPLIANCE_HOME": str(tmp_path / "home")}
+    with Up.start(file, env=environ) as up:
+        up.wait_for("ready")
+        limits, written = httpx.Limits(max_connections=None), Written(letters)
+        async with (
+            httpx.AsyncClient(base_url=up.url, timeout=PATIENCE, limits=limits) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            asking = [group.create_task(each.go_on(client, written)) for each in tenants for _ in range(each.waiting)]
+            await written.reached.wait()
+            for task in asking:
+                task.cancel()
+        up.signal(signal.SIGTERM)
+        assert up.exit_code() == 0
+    shares: Counter[str] = Counter()
+    for record in recorded(state_of(file, environ).usage, 0, math.inf):
+        shares[record.key] += record.used.prompt_tokens + record.used.completion_tokens
+    fair = shares.total() / keys
+    print(f"shares of {fair:.0f} tokens: {min(shares.values()) / fair:.3f} to {max(shares.values()) / fair:.3f}")
+    assert len(shares) == keys
+    assert {name: share for name, share in shares.items() if abs(share - fair) > 0.1 * fair} == {}
+
+
+@dataclass
+class Answers:
+    """Seconds of those that were let in and of those that were not."""
+
+    accepted: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+
+    async def ask(self, client: httpx.AsyncClient) -> None:
+        began = time.perf_counter()
+        response = await client.post("/v1/chat/completions", json=chat("long", max_tokens=20))
+        took = time.perf_counter() - began
+        assert response.status_code in (200, 429), response.text
+        if response.status_code == 200:
+            assert response.json()["usage"]["completion_tokens"] == 20
+            self.accepted.append(took)
+        else:
+            assert 1 <= int(response.headers["retry-after"]) <= 120
+            self.refused.append(took)
+
+    async def go_on(self, client: httpx.AsyncClient, times: int) -> None:
+        for _ in range(times):
+            await self.ask(client)
+
+
+@pytest.mark.proof
+async def test_overload_is_refused_at_once_and_changes_nothing_for_those_let_in(tmp_path: Path) -> None:
+    """Ten times as many requests a second as four rows of 20 steps of 20 ms can answer, beside what exactly fills
+    rows and queue.
+    """
+    file = one_model(tmp_path, 4, "memory: {queue: {max: 8}}\n")
+    (tmp_path / "long.yaml").write_text(LETTERS.replace("step_ms: 8", "step_ms: 20"))
+    full, over = Answers(), Answers()
+    with Up.start(file, env={**os.environ, "APPLIANCE_HOME": str(tmp_path / "home")}) as up:
+        up.wait_for("ready")
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+        async with httpx.AsyncClient(base_url=up.url, timeout=PATIENCE, limits=limits) as client:
+            await full.ask(client)
+            full.accepted.clear()
+            began = time.perf_counter()
+            async with asyncio.TaskGroup() as group:
+                for _ in range(12):
+                    group.create_task(full.go_on(client, 15))
+            capacity = len(full.accepted) / (time.perf_counter() - began)
+            async with asyncio.TaskGroup() as group:
+                begin = time.perf_counter()
+                for number in range(1500):
+                    await asyncio.sleep(max(0.0, begin + number / (10 * capacity) - time.perf_counter()))
+                    group.create_task(over.ask(client))
+    print(
+        f"capacity {capacity:.1f}/s; full: {_told(full.accepted)}; ten times that: {len(over.accepted)} let in:"
+        f" {_told(over.accepted)}, {len(over.refused)} refused: {_told(over.refused)}"
+    )
+    assert not full.refused
+    assert len(over.refused) > 1000
+    assert statistics.median(over.accepted) < 1.25 * statistics.median(full.accepted)
+    assert statistics.median(over.refused) < 0.1 * statistics.median(over.accepted)
+
+
+def _told(seconds: list[float]) -> str:
+    quantiles = statistics.quantiles(seconds, n=100)
+    return f"median {quantiles[49]:.3f} s, p95 {quantiles[94]:.3f} s"
