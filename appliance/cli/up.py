@@ -21,6 +21,7 @@ from appliance.config.deployment import Deployment
 from appliance.config.problem import Rejected, human
 from appliance.control.beside import prefer_the_loop
 from appliance.control.conditions import Missing
+from appliance.control.descriptors import raise_limit
 from appliance.control.events import Events
 from appliance.control.guardian import gone
 from appliance.control.hooks import Hooks
@@ -70,6 +71,7 @@ def up(
     """Start the appliance on a deploy file and keep it at what the file says."""
     log.configure()
     prefer_the_loop()
+    raise_limit()
     state = state_of(file)
     with held(state):
         for gone in remove_leftovers(state.path.parent, time.time()):
@@ -202,13 +204,14 @@ async def _serve(
             await serving.start()
             await socket.start()
             for _, sock in bound:
-                print(f"appliance {__version__} is listening on {address(sock)}", flush=True)
+                secure = start.deployment.server.tls is not None
+                print(f"appliance {__version__} is listening on {address(sock, secure)}", flush=True)
             hooks = Hooks(events, lambda: running.deployment.hooks, os.environ)
             async with asyncio.TaskGroup() as tasks:
                 ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
                 works = (reloader.run(), hooks.run(), serving.sweep(), _end_after(watchdog_pid, ended))
                 peers = context.traffic.peers.watch(lambda: running.deployment.routing.peers.values())
-                beside = [ready, *(tasks.create_task(work) for work in (*works, peers))]
+                beside = [ready, *(tasks.create_task(work) for work in (*works, peers, serving.renew_certificates()))]
                 batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
                 batching.cancel()

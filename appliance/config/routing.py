@@ -171,6 +171,26 @@ def _rule(value: Mapping[str, Any]) -> Rule:
     )
 
 
+def covers(wide: Condition, narrow: Condition) -> bool:
+    """Whether the one holds, names aside, wherever the other does."""
+    same = ("key", "time", "endpoint", "warm")
+    return (
+        all(getattr(wide, name) in (None, getattr(narrow, name)) for name in same)
+        and wide.has <= narrow.has
+        and (not wide.effort or (bool(narrow.effort) and narrow.effort <= wide.effort))
+        and wide.header.items() <= narrow.header.items()
+        and (wide.prompt_tokens is None or _within(narrow.prompt_tokens, wide.prompt_tokens))
+    )
+
+
+def _within(narrow: Bound | None, wide: Bound) -> bool:
+    if narrow is None or narrow.how[0] != wide.how[0]:
+        return False
+    # A bound that includes its number begins one token further out than one that does not.
+    ends = [each.tokens + (each.how in (">", "<=")) for each in (narrow, wide)]
+    return ends[0] >= ends[1] if wide.how[0] == ">" else ends[0] <= ends[1]
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     notes: "Notes"
@@ -216,9 +236,28 @@ class _Check:
                 if goal.profile is not None and goal.profile not in self.known.profiles:
                     hint = did_you_mean(goal.profile, self.known.profiles)
                     self.notes.say("E202", (*where[:-1], "profile"), f"there is no profile {goal.profile}", hint)
-            if rule.when == Condition(model=rule.when.model):
+            self.covered(i, rule, path, final)
+            if rule.when == Condition(model=rule.when.model) and self.for_every_key(rule):
                 for name in self.asked(rule.when):
                     final.setdefault(name, rule.name)
+
+    def covered(self, place: int, rule: Rule, path: Path, final: Mapping[str, str]) -> None:
+        """A rule that takes nothing an earlier one has left, and is not behind one that takes all."""
+        asked = self.asked(rule.when)
+        if not asked or all(name in final for name in asked):
+            return
+        for earlier in (each for i, each in self.placed.items() if i < place and self.for_every_key(each)):
+            # Tokens are counted as the first target's family writes them.
+            alike = earlier.when.prompt_tokens is None or earlier.use[:1] == rule.use[:1]
+            if alike and set(asked) <= set(self.asked(earlier.when)) and covers(earlier.when, rule.when):
+                message = f"this rule is never reached: {earlier.name} takes all that it would"
+                self.notes.say("E220", path, message, "move it up, or delete it")
+                return
+
+    def for_every_key(self, rule: Rule) -> bool:
+        """Whether it holds for keys, too, whose requests may not leave this machine."""
+        stays = any(isinstance(key, Mapping) and key.get("egress") == "deny" for key in self.known.keys.values())
+        return not stays or not all(goal.to.partition("/")[0] in self.routing.peers for goal in rule.use)
 
     def goals(self, rule: Rule, path: Path) -> Iterator[tuple[Path, Goal]]:
         """Each goal with the path of its name."""

@@ -28,7 +28,7 @@ from appliance.control.supervisor import Prepared, Supervisor
 from appliance.control.watch import Watch
 from appliance.errors import ApplianceError, GenerationMoved, StalePlan, UnknownGeneration
 
-BOUND_ANEW = ("server.listen",)
+BOUND_ANEW = ("server.listen", "server.tls.cert", "server.tls.key", "server.tls.client_ca")
 """Settings of the class `listener` that a reload applies."""
 LOGGED_CHANGES = 20
 """The lines of a plan the log shows; the journal keeps all of them."""

@@ -57,6 +57,7 @@ ROUTES = (
     Route("POST", "/rollback", routes.rollback, types.AppliedAnswer, types.RollbackBody, WAIT, guarded=True,
           statuses=(404, 412, 422)),
     Route("GET", "/events", routes.events),
+    Route("GET", "/decisions", routes.decisions, types.DecisionsAnswer),
     Route("GET", "/models/{name}/cache", routes.cache, types.CacheAnswer, statuses=(404,)),
     Route("POST", "/models/{name}/load", routes.load, types.ModelAnswer, query=("timeout",), guarded=True,
           statuses=(404, 412, 503, 504)),

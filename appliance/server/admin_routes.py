@@ -118,6 +118,12 @@ async def events(request: Request, admin: Admin) -> None:
                 await response.send(_line(event, sse))
 
 
+async def decisions(request: Request, admin: Admin) -> HTTPResponse:
+    """Where the latest 200 requests went and why, newest first."""
+    latest = [types.decision(each) for each in reversed(admin.context.traffic.decisions)]
+    return _answer(types.DecisionsAnswer(latest), admin)
+
+
 async def cache(request: Request, admin: Admin, name: str) -> HTTPResponse:
     """How much of a model's latest prompts was cached, newest first, and the first token where one differed from what
     was stored.

@@ -17,6 +17,7 @@ from appliance.control.residency import IN_MEMORY
 from appliance.control.running import Outcome, Proposal
 from appliance.control.spare import SpareStatus
 from appliance.control.status import ModelStatus
+from appliance.server.decisions import Decision
 from appliance.server.reused import Reused
 
 
@@ -270,6 +271,29 @@ class ReusedAnswer(Struct, frozen=True):
     stored_text: str
 
 
+class DecisionAnswer(Struct, frozen=True):
+    """Where one request went. `asked` is the name it asked for, `served_by` the model that was tried last, `rule` is
+    null where the name alone decided, `time` Unix seconds; `changes` is what made it go elsewhere afterwards.
+    """
+
+    id: str
+    time: float
+    endpoint: str
+    key: str | None
+    asked: str
+    rule: str | None
+    reasons: list[str]
+    served_by: str
+    fallbacks: list[str]
+    changes: list[str]
+
+
+class DecisionsAnswer(Struct, frozen=True):
+    """The latest, newest first."""
+
+    decisions: list[DecisionAnswer]
+
+
 class CacheAnswer(Struct, frozen=True):
     """Newest first."""
 
@@ -325,6 +349,10 @@ def plan(proposal: Proposal, models: Sequence[ModelStatus], estimate: Estimate) 
         },
         PlanAnswer,
     )
+
+
+def decision(each: Decision) -> DecisionAnswer:
+    return msgspec.convert(each, DecisionAnswer, from_attributes=True)
 
 
 def reused(each: Reused) -> ReusedAnswer:

@@ -20,6 +20,7 @@ from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
 from appliance.server.generation import serve
 from appliance.server.openapi import descriptions
+from appliance.server.origins import check_host, check_page, granted, preflight
 
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
@@ -67,6 +68,7 @@ OPEN = frozenset({"/healthz", "/health", "/readyz"})
 """Answered to anyone: they say nothing of what is asked and answered."""
 
 NEVER = 10.0**9
+HEADER_SILENCE_SECONDS = 10
 MAX_HEADER_BYTES = 16_384
 KEEP_ALIVE_SECONDS = 120
 
@@ -86,7 +88,25 @@ def build_app(context: Context) -> Sanic:
     app.error_handler.add(NotFound, partial(pages.elsewhere, context))
     app.error_handler.add(Exception, answer_error)
     app.register_middleware(partial(_number, context), "response")
+    app.register_middleware(partial(_admit, context), "request")
+    app.register_middleware(partial(_grant, context), "response")
     return app
+
+
+def _admit(context: Context, request: Request) -> HTTPResponse | None:
+    """Raises UntrustedHost. Browsers that ask whether a page may call are answered here."""
+    server = context.running.deployment.server
+    check_host(request.headers.getone("host", None), server.trusted_hosts)
+    if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
+        asked = request.headers.getone("origin", None)
+        return HTTPResponse(status=204, headers=preflight(asked, server.cors))
+    return None
+
+
+def _grant(context: Context, request: Request, response: HTTPResponse) -> None:
+    server = context.running.deployment.server
+    if request.method != "OPTIONS":
+        response.headers.update(granted(request.headers.getone("origin", None), server.cors))
 
 
 def _number(context: Context, request: Request, response: HTTPResponse) -> None:
@@ -120,6 +140,9 @@ async def _call(handler: Handler, context: Context, request: Request, **parts: s
 async def _call_inside(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
     """Behind the door, which is passed before anything of a body is read; what only looks costs no key anything."""
     key = context.door.key_of(request)
+    if key is None:
+        server = context.running.deployment.server
+        check_page(request.headers, server.trusted_hosts, server.cors)
     check_spoken(context.running.deployment, request.path)
     limited = key if request.method == "POST" else None
     with log.bound(key=key.name) if key else nullcontext(), context.door.passing(request, limited) as passage:
@@ -137,7 +160,7 @@ def _config() -> Config:
     """
     config = Config(env_prefix=None)
     config.RESPONSE_TIMEOUT = NEVER
-    config.REQUEST_TIMEOUT = 60
+    config.REQUEST_TIMEOUT = HEADER_SILENCE_SECONDS
     config.KEEP_ALIVE_TIMEOUT = KEEP_ALIVE_SECONDS
     config.REQUEST_MAX_HEADER_SIZE = MAX_HEADER_BYTES
     # Bodies are limited where they are read; what is left here are refused ones, read only to be dropped.

@@ -9,6 +9,8 @@ from sanic import Request
 from appliance.config.deployment import ServerSettings
 from appliance.errors import BodyTooLarge, SlowBody
 
+SLOWEST = 1024
+"""Bytes a second, once `idle_timeout` has passed: a byte now and then would hold a connection for ever."""
 DROP_SECONDS = 10.0
 """How long a client may go on sending a body whose answer it already has."""
 
@@ -25,10 +27,13 @@ async def parts(request: Request, max_bytes: int, patience: float, limit: str) -
     declared = request.headers.getone("content-length", None)
     if declared is not None and int(declared) > max_bytes:
         raise BodyTooLarge(f"the body is larger than {limit}")
-    size = 0
+    size, now = 0, asyncio.get_running_loop().time
+    began = now()
     while stream.request_body:
         part = await _next_part(request, patience)
         size += len(part)
+        if now() - began > patience + size / SLOWEST:
+            raise SlowBody(f"the body came more slowly than {SLOWEST} bytes a second")
         if size > max_bytes:
             raise BodyTooLarge(f"the body is larger than {limit}")
         yield part

@@ -40,16 +40,16 @@ def bind(listen: Listen) -> list[socket.socket]:
         raise StartRefused(f"cannot listen on {listen}: {words}", exit_code=code) from error
 
 
-def address(sock: socket.socket) -> str:
+def address(sock: socket.socket, secure: bool = False) -> str:
     """Where a client finds this socket, as a URL or `unix:/path`."""
-    name = sock.getsockname()
+    name, scheme = sock.getsockname(), "https" if secure else "http"
     match sock.family:
         case socket.AF_UNIX:
             return f"unix:{os.fsdecode(name)}"
         case socket.AF_INET6:
-            return f"http://[{name[0]}]:{name[1]}"
+            return f"{scheme}://[{name[0]}]:{name[1]}"
         case _:
-            return f"http://{name[0]}:{name[1]}"
+            return f"{scheme}://{name[0]}:{name[1]}"
 
 
 def is_loopback(listen: Listen) -> bool:

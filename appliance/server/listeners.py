@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sanic import Sanic
-from sanic.server.protocols.http_protocol import HttpProtocol
 
 from appliance import log
-from appliance.config.deployment import Deployment, FdListen, Listen, UnixListen
+from appliance.config.deployment import Deployment, FdListen, Listen, Tls, UnixListen
 from appliance.config.problem import Rejected
 from appliance.errors import StartRefused
+from appliance.server.connection import Connection
 from appliance.server.listen import BACKLOG, address, bind, overlap
+from appliance.server.tls import Certificates, load
 
 Bound = tuple[Listen, socket.socket]
 """An address of the deploy file and a socket that listens there; a host name may need several."""
@@ -50,6 +51,7 @@ class Listener:
     server: Any
     accepts: bool = True
     leaves_by: float | None = None
+    secure: bool = False
 
     @property
     def connections(self) -> list[Any]:
@@ -77,10 +79,13 @@ class Listener:
 
 
 class Listeners:
-    """The sockets of one application, those that are left but still have connections among them."""
+    """The sockets of one application, those that are left but still have connections among them. Raises StartRefused
+    for certificates that cannot be used.
+    """
 
-    def __init__(self, app: Sanic[Any, Any]) -> None:
+    def __init__(self, app: Sanic[Any, Any], tls: Tls | None = None) -> None:
         self._app = app
+        self.certificates = Certificates(tls) if tls is not None else None
         self.all: list[Listener] = []
         self.left = asyncio.Event()
         """Set when one begins to leave."""
@@ -110,23 +115,30 @@ class Listeners:
         them and leaves the others; without it, all is as it was when the block ends. Raises Rejected for an address
         that cannot be had.
         """
-        known = {listener.listen for listener in self.accepting}
-        going = [listener for listener in self.accepting if listener.listen not in deployment.server.listen]
+        tls, before = deployment.server.tls, self.certificates
+        loaded = self._loaded(deployment)
+        wanted = {(listen, _is_secure(listen, tls)) for listen in deployment.server.listen}
+        known = {(listener.listen, listener.secure) for listener in self.accepting}
+        going = [each for each in self.accepting if (each.listen, each.secure) not in wanted]
         opened: list[Listener] = []
         switched = False
+        if before is None or tls is None:
+            self.certificates = Certificates(tls) if tls is not None else None
 
         async def switch() -> None:
             nonlocal switched
             switched = True
+            if self.certificates is not None and tls is not None and loaded is not None:
+                self.certificates.use(tls, loaded)
             self.all = [listener for listener in self.all if listener.accepts or listener.connections] + opened
             for listener in opened:
                 await listener.server.start_serving()
-                _log.info("server.listening", address=address(listener.server.server.sockets[0]))
+                _log.info("server.listening", address=address(listener.server.server.sockets[0], listener.secure))
             self._leave(going, asyncio.get_running_loop().time() + deployment.server.drain_timeout)
 
         try:
             for listen, where in zip(deployment.server.listen, deployment.listen_at, strict=True):
-                if listen not in known and not self._over:
+                if (listen, _is_secure(listen, tls)) not in known and not self._over:
                     try:
                         opened += await self._open(listen, going)
                     except StartRefused as refused:
@@ -135,7 +147,18 @@ class Listeners:
             yield switch
         finally:
             if not switched:
+                self.certificates = before
                 await self._take_back(opened, going)
+
+    def _loaded(self, deployment: Deployment) -> Any:
+        """The context of its files. Raises Rejected where they cannot be used."""
+        if (tls := deployment.server.tls) is None:
+            return None
+        try:
+            return load(tls)
+        except StartRefused as refused:
+            problem = replace(deployment.listen_at[0], path="server.tls", message=refused.message)
+            raise Rejected([problem], deployment.files, deployment.digest) from refused
 
     async def _open(self, listen: Listen, going: Iterable[Listener]) -> list[Listener]:
         """Raises StartRefused."""
@@ -178,12 +201,18 @@ class Listeners:
             self.left.set()
 
     async def _listener(self, listen: Listen, sock: socket.socket) -> Listener:
+        secure = self.certificates is not None and not isinstance(listen, UnixListen)
         server = await self._app.create_server(
             sock=sock,
-            protocol=HttpProtocol,
+            protocol=Connection,
+            ssl=self.certificates.context if secure and self.certificates is not None else None,
             backlog=BACKLOG,
             return_asyncio_server=True,
             asyncio_server_kwargs={"start_serving": False},
         )
         assert server is not None
-        return Listener(listen, server)
+        return Listener(listen, server, secure=secure)
+
+
+def _is_secure(listen: Listen, tls: Tls | None) -> bool:
+    return tls is not None and not isinstance(listen, UnixListen)

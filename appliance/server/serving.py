@@ -13,6 +13,8 @@ from appliance.server.listeners import Bound, Listener, Listeners, Switch
 
 FAREWELL_SECONDS = 6.0
 """How long ended streams get to send their last event."""
+RENEW_SECONDS = 1.0
+"""How often it is looked whether certificates have changed on disk."""
 SWEEP_SECONDS = 0.05
 """How often connections of an address that is no longer served are looked at."""
 
@@ -23,7 +25,7 @@ class Serving:
     def __init__(self, context: Context, bound: list[Bound]) -> None:
         self._context = context
         self._bound = bound
-        self._listeners = Listeners(build_app(context))
+        self._listeners = Listeners(build_app(context), context.running.deployment.server.tls)
 
     async def start(self) -> None:
         """Accept connections from now on."""
@@ -32,6 +34,13 @@ class Serving:
     def opening(self, deployment: Deployment) -> AbstractAsyncContextManager[Switch]:
         """Bind the addresses of a deployment; see Listeners. Raises Rejected."""
         return self._listeners.opening(deployment)
+
+    async def renew_certificates(self) -> None:
+        """Until cancelled: certificates that have changed on disk are those of the next connection."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            if self._listeners.certificates is not None:
+                self._listeners.certificates.renew()
 
     async def sweep(self) -> None:
         """Until cancelled: connections of addresses that are no longer served are closed as their answers end."""

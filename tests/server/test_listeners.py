@@ -109,7 +109,7 @@ def test_the_new_address_answers_and_the_old_one_ends_with_its_answers(live: Liv
 
 def test_an_idle_connection_to_an_old_address_is_closed(live: Live) -> None:
     with live.up.connection() as sock:
-        sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert sock.recv(4096).startswith(b"HTTP/1.1 200")
         live.listen(f"127.0.0.1:{free_port()}")
         assert sock.recv(4096) == b""

@@ -81,7 +81,7 @@ def test_a_stream_ends_whole_with_an_error(
 def test_an_answer_that_was_not_begun_is_refused(admin: Socket, running: Up) -> None:
     with running.connection() as sock:
         body = json.dumps(chat("endless")).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
         sock.sendall(head.encode() + body)
         running.until('appliance_model_leases{model="endless"}', 1)
         unload(admin, running)

@@ -177,7 +177,7 @@ def chat(model: str, text: str = "hi", **fields: Any) -> dict[str, Any]:
 def raw_post(body: bytes, *headers: str, length: int | None = None) -> bytes:
     """A request as bytes; `length` announces another length than the body has."""
     announced = len(body) if length is None else length
-    lines = ["POST /v1/chat/completions HTTP/1.1", "host: x", f"content-length: {announced}", *headers]
+    lines = ["POST /v1/chat/completions HTTP/1.1", "host: localhost", f"content-length: {announced}", *headers]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
