@@ -20,6 +20,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=512)]
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
+Breaker = Annotated[str, Meta(min_length=1, max_length=64)]
 Repetition = Annotated[float, Meta(gt=0, le=10)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
@@ -106,7 +107,15 @@ EXTENSIONS: dict[str, Reader] = {
     "xtc_threshold": typed(Annotated[float, Meta(ge=0, le=0.5)], "a number from 0 to 0.5"),
     "include_stop_str_in_output": flag,
     "typical_p": refused("use `min_p` or `top_p`", unless=(0, 1)),
-    "dry_multiplier": refused("use `repetition_penalty`, `frequency_penalty` or `presence_penalty`", unless=(0,)),
+    "dry_multiplier": typed(Annotated[float, Meta(ge=0, le=100)], "a number from 0 to 100"),
+    "dry_base": typed(Annotated[float, Meta(ge=1, le=10)], "a number from 1 to 10"),
+    "dry_allowed_length": typed(Annotated[int, Meta(ge=1, le=2**31 - 1)], "an integer of at least 1"),
+    "dry_penalty_last_n": typed(Annotated[int, Meta(ge=-1, le=2**31 - 1)], "an integer of at least -1"),
+    "dry_sequence_breakers": typed(
+        Annotated[list[Breaker], Meta(max_length=64)],
+        "a list of up to 64 strings of 1 to 64 characters",
+        lambda _, texts: tuple(texts),
+    ),
     "reasoning_budget": count,
     "include_reasoning": flag,
     "cache_salt": typed(Name, "a string of up to 512 characters"),
@@ -128,7 +137,8 @@ SAMPLING: dict[str, Reader] = {
 """OpenAI's sampling fields and the extensions."""
 
 _SAME = ("model", "stream", "priority", "cache_salt", "keep_alive", "adapter")
-_RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold")
+_DRY = ("multiplier", "base", "allowed_length", "penalty_last_n", "sequence_breakers")
+_RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold", *(f"dry_{name}" for name in _DRY))
 _PATCH = frozenset(SamplingPatch.__struct_fields__)
 
 

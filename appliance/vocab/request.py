@@ -125,6 +125,10 @@ class TokenRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     not None. With a chance of `xtc_probability` all but the least likely of the tokens above `xtc_threshold` are left
     out, as in mlx-lm. With `scores` the prompt's own tokens are told with their log-probabilities and so many of the
     likeliest.
+
+    With a `dry_multiplier` above 0 a token that would repeat a passage of `dry_allowed_length` tokens or more loses
+    multiplier * base ** (length - allowed length) of its logit; passages lie in the last `dry_penalty_last_n` tokens
+    (-1: in all) and hold no `dry_sequence_breakers`.
     """
 
     bad_words: tuple[str, ...] = ()
@@ -132,6 +136,11 @@ class TokenRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scores: int | None = None
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):

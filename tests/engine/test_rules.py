@@ -3,7 +3,7 @@
 import pytest
 
 from appliance.engine.fake.tokenizer import FakeTokenizer
-from appliance.engine.rules import LONGEST_WORD, NO_RULES, rules_of
+from appliance.engine.rules import LONGEST_WORD, NO_RULES, Dry, Rules, rules_of
 from appliance.errors import BadRequest
 from appliance.vocab.request import TokenRules
 
@@ -33,3 +33,14 @@ def test_a_word_has_its_bounds() -> None:
 def test_xtc_without_a_chance_is_off() -> None:
     assert rules_of(TokenRules(xtc_threshold=0.3), TOKENIZER).xtc is None
     assert rules_of(TokenRules(xtc_probability=0.5), TOKENIZER).xtc == (0.5, 0.1)
+
+
+def test_dry_is_off_without_a_multiplier_or_a_past() -> None:
+    assert rules_of(TokenRules(dry_base=2.0), TOKENIZER) == Rules()
+    assert rules_of(TokenRules(dry_multiplier=0.8, dry_penalty_last_n=0), TOKENIZER) == Rules()
+
+
+def test_dry_breaks_at_the_token_its_texts_end_with() -> None:
+    asked = TokenRules(dry_multiplier=0.8, dry_sequence_breakers=("xyz",), dry_penalty_last_n=64)
+    ends = frozenset({ids("xyz")[-1], ids("axyz")[-1]})
+    assert rules_of(asked, TOKENIZER).dry == Dry(0.8, 1.75, 2, 64, ends)

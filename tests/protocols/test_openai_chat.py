@@ -196,7 +196,6 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "web search": (body(web_search_options={}), "web_search_options"),
     "own template": (body(chat_template="{{ x }}"), "chat_template"),
     "typical sampling": (body(typical_p=0.9), "typical_p"),
-    "DRY": (body(dry_multiplier=0.8), "dry_multiplier"),
     "no generation prompt": (body(add_generation_prompt=False), "add_generation_prompt"),
 }  # fmt: skip
 

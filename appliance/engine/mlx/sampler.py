@@ -8,6 +8,7 @@ import mlx.core as mx
 from appliance.engine.backend import Candidate, Sampled
 from appliance.engine.mlx.drawing import Drawn, drawn_rows
 from appliance.engine.mlx.masking import LOWEST, Allowed, Masking, MaskWorkshop
+from appliance.engine.mlx.passages import Passages
 from appliance.engine.mlx.penalties import Penalties
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.rules import TokenLimits
@@ -121,6 +122,7 @@ class Sampler:
         self._asked = tuple(place for place, row in enumerate(rows) if row.sampling.logprobs is not None)
         self._penalties = Penalties.of(rows, vocabulary, before._penalties if before else None)
         self._limits = TokenLimits.of(rows, vocabulary, before._limits if before else None)
+        self._passages = Passages.of(rows, vocabulary, before._passages if before else None)
 
     def sample(self, logits: mx.array) -> Choice:
         """logits: (B, V), the model's own. The choice must be settled before the next one."""
@@ -132,6 +134,8 @@ class Sampler:
             self._penalties.count(tokens)
         if self._limits is not None:
             self._limits.count(tokens)
+        if self._passages is not None:
+            self._passages.count(tokens)
         if self.masking:
             self.masking.accept(tokens.tolist())
         for row in self.rows:
@@ -144,6 +148,8 @@ class Sampler:
             logits = logits.at[rows, columns].add(values)
         if self._penalties is not None:
             logits = self._penalties.apply(logits)
+        if self._passages is not None:
+            logits = self._passages.apply(logits)
         for place in self._held:
             row = self.rows[place]
             if row.answered < row.sampling.min_tokens:

@@ -39,6 +39,10 @@ OURS: dict[str, str] = {
 NAMES: dict[str, Mapping[str, str]] = {"openai": STANDARD, "compatible": EXTENDED, "appliance": OURS}
 """By what the peer is: which sampling it is told, and as what. The rest is local."""
 
+DRY = (
+    "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
+)  # fmt: skip
+
 MAX_TOKENS = {"openai": "max_completion_tokens", "compatible": "max_tokens", "appliance": "max_tokens"}
 
 _FORMS = {"regex": "guided_regex", "choice": "guided_choice", "lark": "guided_grammar"}
@@ -105,6 +109,9 @@ def _common(api: str, question: Question) -> tuple[dict[str, Any], list[str]]:
     if rules.xtc_probability:
         _extra(ours, "xtc_probability", rules.xtc_probability, fields, left_out)
         _extra(ours, "xtc_threshold", rules.xtc_threshold, fields, left_out)
+    if rules.dry_multiplier:
+        for name in DRY:
+            _extra(ours, name, _plain(getattr(rules, name)), fields, left_out)
     _extra(ours, "cache_salt", asked.cache_salt or None, fields, left_out)
     _extra(ours, "priority", -asked.priority or None, fields, left_out)
     _extra(ours, "keep_alive", asked.keep_alive, fields, left_out)
