@@ -23,7 +23,7 @@ KEYS = {name: f"of {name}" for name in ("TEAM_KEY", "BATCH_KEY", "OFFICE_KEY", "
 def read(path: Path, tolerate: Collection[str] = ()) -> Deployment:
     """On a machine with 128 GiB that has none of the models yet."""
     environ = {"HOME": "/home/user", **KEYS}
-    return load.read(path, environ=environ, inspect=lambda _: None, memory_bytes=128 * 2**30, tolerate=tolerate)
+    return load.read(path, environ=environ, inspect=lambda *_: None, memory_bytes=128 * 2**30, tolerate=tolerate)
 
 
 def test_there_is_an_example_for_every_situation() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.catalogue import search, verify
+from appliance.cli.kept_models import ls, rm
 from appliance.cli.offline import examine
 from appliance.cli.reading import read
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, note, size, tell
@@ -28,6 +29,8 @@ FAILURE = 1
 models = typer.Typer(help="What models there are, and what they take.", no_args_is_help=True, rich_markup_mode=None)
 models.command()(search)
 models.command()(verify)
+models.command()(ls)
+models.command()(rm)
 
 
 @models.command()
@@ -39,7 +42,7 @@ def estimate(
     """Say what memory a model takes and whether it fits, number by number. Exit 1 if it does not."""
     with failing("estimate", as_json):
         deployment, spec = _model(model, file)
-        if spec.reckoned is not None and Store().locate(spec.source) is None:
+        if spec.reckoned is not None and Store().within(deployment.storage).locate(spec.source) is None:
             _reckoned(deployment, spec, spec.reckoned, as_json)
             return
         found, path = _ledger(deployment, spec, file)
@@ -89,7 +92,7 @@ def _document(source: str) -> bytes:
 
 
 def _ledger(deployment: Deployment, spec: ModelSpec, file: Path) -> tuple[Ledger, Path]:
-    machine, store = Machine.of_this(os.environ, ("warning", "console")), Store()
+    machine, store = Machine.of_this(os.environ, ("warning", "console")), Store().within(deployment.storage)
     path = store.locate(spec.source)
     if path is None or spec.source.kind == "fake":
         why = "a script has no weights" if path else f"its files are not here; `appliance pull {spec.source.text}`"

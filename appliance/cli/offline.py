@@ -19,7 +19,7 @@ def examine(file: Path) -> load.Examined:
     return load.examine(
         file,
         environ=os.environ,
-        inspect=lambda source: inspect_source(source, store),
+        inspect=lambda source, storage: inspect_source(source, store, storage),
         memory_bytes=load.machine_memory(),
     )
 

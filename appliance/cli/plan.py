@@ -12,6 +12,7 @@ from appliance.cli.offline import document, examine_or_exit
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 from appliance.config.deployment import ModelSpec
 from appliance.config.diff import diff
+from appliance.config.operations import Storage
 from appliance.config.render import Estimate, as_data, render, weigh
 from appliance.control import demand, survey
 from appliance.control.machine import Machine
@@ -65,7 +66,7 @@ def _of_running(file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
 def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, Any], str]:
     old, new = (examine_or_exit(file, "plan", as_json).deployment for file in (old_file, new_file))
     found = diff(old, new)
-    memory = weigh(old, new, _estimate(new_file, new.engine.blas), spare=demand.spare_bytes(new))
+    memory = weigh(old, new, _estimate(new_file, new.engine.blas, new.storage), spare=demand.spare_bytes(new))
     sides = {
         side: {"file": str(file), "digest": deployment.digest}
         for side, file, deployment in (("old", old_file, old), ("new", new_file, new))
@@ -73,9 +74,10 @@ def _between(old_file: Path, new_file: Path, as_json: bool) -> tuple[dict[str, A
     return {**sides, **as_data(found, memory)}, render(found, memory)
 
 
-def _estimate(file: Path, blas: str) -> Estimate:
+def _estimate(file: Path, blas: str, storage: Storage) -> Estimate:
     """What the appliance on this file would plan with."""
-    machine, store, sizes = Machine.of_this(os.environ, ("warning", "console")), Store(), Sizes(state_of(file).sizes)
+    machine, sizes = Machine.of_this(os.environ, ("warning", "console")), Sizes(state_of(file).sizes)
+    store = Store().within(storage)
 
     def estimate(model: ModelSpec) -> int | None:
         place = survey.place(model, blas, store, machine, sizes)

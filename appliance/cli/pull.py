@@ -13,6 +13,7 @@ import typer
 from appliance.cli.recognising import families
 from appliance.config import load
 from appliance.config.deployment import Deployment, Source
+from appliance.config.problem import Rejected
 from appliance.config.sources import SourceSyntax, parse
 from appliance.errors import SourceError
 from appliance.models.inspect import inspect_source
@@ -29,8 +30,9 @@ def pull(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
 ) -> None:
     """Fetch the models of a deploy file, or the given ones; what is here already is left alone."""
-    store = Store()
-    wanted = _wanted(models or [], file, store)
+    deployment = _deployment(models or [], file)
+    store = Store().within(deployment.storage) if deployment else Store()
+    wanted = _wanted(models or [], file, deployment)
     done, failed = [], []
     for name, source in wanted.items():
         here = store.locate(source) is not None
@@ -54,7 +56,7 @@ def _document(done: list[dict[str, Any]], failed: list[dict[str, Any]]) -> dict[
     return {"schema": 1, "kind": "pull", "ok": not failed, "data": {"models": done}, "diagnostics": failed}
 
 
-def _sources(deployment: Deployment) -> dict[str, Source]:
+def sources_of(deployment: Deployment) -> dict[str, Source]:
     """Those of the models, and of the small models that guess for them."""
     found = {}
     for name, model in deployment.models.items():
@@ -64,11 +66,21 @@ def _sources(deployment: Deployment) -> dict[str, Source]:
     return found
 
 
-def _wanted(models: list[str], file: Path, store: Store) -> dict[str, Source]:
+def _deployment(models: list[str], file: Path) -> Deployment | None:
+    """What the file says, which is needed for names of it; sources alone are only kept where it says."""
+    if not models or (file.exists() and any(not set(text) & set(":/") for text in models)):
+        return read_here(file)
+    try:
+        return read_here(file) if file.exists() else None
+    except Rejected as rejected:
+        kept = Store().root
+        typer.echo(f"appliance: {rejected.message}: what is fetched is kept in {kept}, whatever it says", err=True)
+        return None
+
+
+def _wanted(models: list[str], file: Path, deployment: Deployment | None) -> dict[str, Source]:
     """Sources by the name to show. A name of the deploy file wins over a short name of the catalogue."""
-    names = [text for text in models if not set(text) & set(":/")]
-    deployment = _read(file, store) if not models or (names and file.exists()) else None
-    known = _sources(deployment) if deployment else {}
+    known = sources_of(deployment) if deployment else {}
     if not models:
         return known
     catalogue = {name: listed.source for name, (_, listed) in families().catalogue.items()}
@@ -83,11 +95,13 @@ def _wanted(models: list[str], file: Path, store: Store) -> dict[str, Source]:
     return wanted
 
 
-def _read(file: Path, store: Store) -> Deployment:
+def read_here(file: Path) -> Deployment:
+    """What a deploy file says. Raises Rejected."""
+    store = Store()
     return load.read(
         file,
         environ=os.environ,
-        inspect=lambda source: inspect_source(source, store),
+        inspect=lambda source, storage: inspect_source(source, store, storage),
         memory_bytes=load.machine_memory(),
     )
 

@@ -18,7 +18,7 @@ def read(file: Path, held: Mapping[str, bytes] = EMPTY, document: bytes | None =
     return load.read(
         file,
         environ=os.environ,
-        inspect=lambda source: inspect_source(source, store),
+        inspect=lambda source, storage: inspect_source(source, store, storage),
         memory_bytes=load.machine_memory(),
         held=held,
         document=document,

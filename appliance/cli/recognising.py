@@ -110,7 +110,7 @@ def _alone(source: str, models: Mapping[str, ModelSpec]) -> Deployment:
 
 def _of_model(name: str, deployment: Deployment, forced: bool) -> Subject:
     spec = deployment.models[name]
-    checkpoint = inspect_source(spec.source, Store())
+    checkpoint = inspect_source(spec.source, Store(), deployment.storage)
     template = spec.template_text or (checkpoint.template if checkpoint else None)
     silent = GenerateRequest(model=name, messages=(), sampling=SamplingPatch())
     kwargs = decide(deployment, find(deployment, name), silent, seed=0).template

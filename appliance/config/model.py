@@ -11,6 +11,7 @@ from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import EMPTY, CachePolicy, Family, ModelSpec, Source
 from appliance.config.family import GENERIC
 from appliance.config.fingerprint import FileFact, fingerprint
+from appliance.config.operations import Storage
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
 from appliance.config.suggest import did_you_mean
@@ -27,6 +28,7 @@ class Models:
     notes: Notes
     world: World
     caches: Mapping[str, CachePolicy]
+    storage: Storage
     inspected: dict[Source, Checkpoint | None] = field(default_factory=dict)
 
     def all(self, models: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, ModelSpec]:
@@ -141,7 +143,7 @@ class Models:
     def checkpoint(self, name: str, source: Source) -> Checkpoint | None:
         if source not in self.inspected:
             try:
-                self.inspected[source] = self.world.inspect(source)
+                self.inspected[source] = self.world.inspect(source, self.storage)
             except SourceError as error:
                 self.notes.say("E217", ("models", name, "source"), error.message)
                 self.inspected[source] = None

@@ -20,11 +20,12 @@ API = (
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """`models` is an absolute directory, `max_bytes` None has no end."""
+    """`models` is an absolute directory, `named` where it is not our own one. `max_bytes` None has no end."""
 
     models: str = ""
     max_bytes: int | None = None
     offline: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,15 @@ class Observability:
 
 
 def storage(value: Mapping[str, Any], notes: "Notes", world: "World") -> Storage:
-    directory = world.own("models")
+    default = world.own("models")
+    directory = default
     if "models" in value:
-        directory = world.path(value["models"], notes, ("storage", "models")) or directory
+        directory = world.path(value["models"], notes, ("storage", "models")) or default
     return Storage(
         models=directory,
         max_bytes=value.get("max"),
         offline=value.get("offline", False),
+        named=directory != default,
     )
 
 

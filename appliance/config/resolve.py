@@ -59,7 +59,8 @@ class _Resolve:
         caches = blocks.caches(self.block("cache"), memory.budget)
         defaults = overlay(self.block("defaults"))
         profiles = {name: overlay(value) for name, value in self.block("profiles").items()}
-        make = Models(self.notes, self.world, caches)
+        storage = operations.storage(self.block("storage"), self.notes, self.world)
+        make = Models(self.notes, self.world, caches, storage)
         models = make.all(self.block("models"), self.block("defaults"))
         chains, problems = aliases.chains(self.file)
         self.notes.problems += problems
@@ -92,7 +93,7 @@ class _Resolve:
             digest="",
             security=keys,
             routing=routes,
-            storage=operations.storage(self.block("storage"), self.notes, self.world),
+            storage=storage,
             hooks=operations.hooks(self.file.value.get("hooks", [])),
             observability=operations.observability(self.block("observability"), self.notes),
         )

@@ -9,9 +9,10 @@ from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Source
 from appliance.config.families import Families
 from appliance.config.fingerprint import FileFact
+from appliance.config.operations import Storage
 from appliance.config.problem import Path, Place, Problem, at
 
-Inspect = Callable[[Source], Checkpoint | None]
+Inspect = Callable[[Source, Storage], Checkpoint | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class World:
 
     `bases` are the absolute directories of the files by the names they are shown under, `read` gives a text by its
     absolute path (raises OSError, UnicodeDecodeError), `stat` the files at an absolute path (of a directory: those in
-    it; None: nothing there), `inspect` what a checkpoint says of itself (None: not here yet; raises SourceError).
+    it; None: nothing there), `inspect` what a checkpoint says of itself by where models are kept (None: not here yet;
+    raises SourceError).
     """
 
     bases: Mapping[str, str]

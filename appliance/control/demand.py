@@ -5,13 +5,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from appliance.config.deployment import Deployment, ModelSpec, Target
+from appliance.config.deployment import Deployment, ModelSpec, Source, Target
 from appliance.config.operations import Format, Level
 from appliance.config.sampling import decide
+from appliance.config.sources import parse
 from appliance.config.tuning import Kv
 from appliance.control.eviction import Policy
 from appliance.control.footprint import BASE_BYTES, ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
+from appliance.models.store import Store
 from appliance.vocab.request import GenerateRequest, Message
 from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
 
@@ -22,13 +24,15 @@ PREFIX_SHARE = 1 / 3
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a model's files are (None: not here yet) and the bytes its engine is expected to take when it is loaded,
-    beside them those of its largest step; `measured` is what it took when it was loaded last.
+    beside them those of its largest step; `measured` is what it took when it was loaded last, `store` where others
+    are looked for that it needs beside it.
     """
 
     path: Path | None
     bytes: int
     activations: int = 0
     measured: int | None = None
+    store: Store = Store()
 
     @property
     def known(self) -> bool:
@@ -200,6 +204,13 @@ def names(deployment: Deployment) -> dict[str, str]:
 def engine_of(model: ModelSpec, blas: str) -> str:
     """The fingerprint of the process that serves a model: its weights, and what that process was started with."""
     return model.fingerprint if model.source.kind == "fake" else f"{model.fingerprint}:{blas}"
+
+
+def sources(model: ModelSpec) -> Iterator[Source]:
+    """What has to be on this machine for it."""
+    yield model.source
+    if model.speculative is not None and model.speculative.draft:
+        yield parse(model.speculative.draft, "/", {})
 
 
 def distinct(models: Iterable[ModelSpec]) -> list[ModelSpec]:

@@ -30,13 +30,13 @@ class _Download:
 class Downloads:
     """Answers every `start` with the registry's `on_fetched`.
 
-    `bring_in` is awaited after each, with whether something was fetched: it looks for the files of these engines and
-    says whether they are there.
+    `store` gives where a source is fetched to; None: it may not be fetched. `bring_in` is awaited after each, with
+    whether something was fetched: it looks for the files of these engines and says whether they are there.
     """
 
     def __init__(
         self,
-        store: Store,
+        store: Callable[[Source], Store | None],
         machine: Machine,
         own: Own,
         happen: Happen,
@@ -87,10 +87,16 @@ class Downloads:
         def progress(phase: str, done: int, total: int) -> None:
             download.progress = (phase, done, total)
 
-        remote = source.kind not in LOCAL
-        if remote:
+        remote, store = source.kind not in LOCAL, self._store(source)
+        if remote and store is not None:
             _log.info("model.fetching", source=source.text)
-            await fetch(source, self._store, self._machine.environ, progress)
+            await fetch(source, store, self._machine.environ, progress)
             _log.info("model.fetched", source=source.text)
         if not await self._bring_in(download.fingerprints, remote):
+            if remote and store is None:
+                raise SourceError(
+                    f"{source.text} is not on this machine, and storage.offline keeps the appliance from fetching it:"
+                    f" run `appliance pull {source.text}`",
+                    permanent=False,
+                )
             raise SourceError(f"there is no model at {source.text}", permanent=False)

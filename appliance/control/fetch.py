@@ -18,6 +18,8 @@ Progress = Callable[[str, int, int], None]
 
 LOCAL = ("path", "fake")
 """Kinds of source that cannot be fetched: their files are there or not."""
+FROM_AFAR = ("hf", "pypi")
+"""Kinds of source that come over the network."""
 _MAX_LINE = 1 << 20
 _GRACE_SECONDS = 5.0
 

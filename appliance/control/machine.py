@@ -16,7 +16,7 @@ from appliance.control import blas, footprint
 from appliance.control.demand import Demand, Place
 from appliance.control.handle import Backend, Blank, Launch
 from appliance.errors import LoadFailed
-from appliance.models.store import Store, default_root, hub_cache
+from appliance.models.store import Store
 from appliance.vocab.spec import EngineSettings, EngineSpec
 
 _log = log.get()
@@ -43,7 +43,7 @@ class Machine:
         """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file, or the draft
         model is not here.
         """
-        spec, name = self._with_draft(demand.spec, demand.first.name), demand.first.name
+        spec, name = _with_draft(demand.spec, demand.place.store, demand.first.name), demand.first.name
         if spec.backend == "mlx":
             preload = self._preload(demand.blas)
             if preload.advice:
@@ -60,31 +60,32 @@ class Machine:
     def _preload(self, option: str) -> blas.Preload:
         return blas.choose(option, platform=self.platform, machine=self.machine, cpu_backend=self.cpu)
 
-    def place(self, model: ModelSpec, path: Path | None) -> Place:
-        """A model found at `path`, with its memory. Reads file headers."""
+    def place(self, model: ModelSpec, store: Store) -> Place:
+        """Where a model is, with its memory. Reads file headers."""
+        path = store.locate(model.source)
         if model.source.kind == "fake":
             return Place(path, footprint.FAKE_BASE_BYTES)
         if path is None:
             return Place(path, footprint.ENGINE_BASE_BYTES)
         expected = footprint.expect(path, model.dtype, rows=model.concurrency, cpu=self.cpu)
-        small = self._draft(model.speculative.draft) if model.speculative else None
+        small = _draft(model.speculative.draft, store) if model.speculative else None
         beside = footprint.measure(small, model.dtype, cpu=self.cpu) if small else 0
-        return Place(path, expected.loaded + beside, expected.activations)
+        return Place(path, expected.loaded + beside, expected.activations, store=store)
 
-    def _with_draft(self, spec: EngineSpec, name: str) -> EngineSpec:
-        """With the directory of its draft model, where it has one."""
-        guessing = spec.speculative
-        if guessing is None or not guessing.draft:
-            return spec
-        path = self._draft(guessing.draft)
-        if path is None:
-            raise LoadFailed(
-                f"{name}: its draft model is not on this machine: run `appliance pull {guessing.draft}`",
-                permanent=False,
-            )
-        return structs.replace(spec, speculative=structs.replace(guessing, draft=str(path)))
 
-    def _draft(self, source: str) -> Path | None:
-        """Where the files of a source written in full are, if they are here."""
-        store = Store(default_root(self.environ), hub_cache(self.environ))
-        return store.locate(parse(source, "/", {})) if source else None
+def _with_draft(spec: EngineSpec, store: Store, name: str) -> EngineSpec:
+    """With the directory of its draft model, where it has one."""
+    guessing = spec.speculative
+    if guessing is None or not guessing.draft:
+        return spec
+    if (path := _draft(guessing.draft, store)) is None:
+        raise LoadFailed(
+            f"{name}: its draft model is not on this machine: run `appliance pull {guessing.draft}`",
+            permanent=False,
+        )
+    return structs.replace(spec, speculative=structs.replace(guessing, draft=str(path)))
+
+
+def _draft(source: str, store: Store) -> Path | None:
+    """Where the files of a source written in full are, if they are here."""
+    return store.locate(parse(source, "/", {})) if source else None

@@ -33,6 +33,7 @@ class Observer:
         self._engines: dict[str, _Seen] = {}
         supervisor.on_change = self._soon
         supervisor.on_death = self._died
+        supervisor.on_removed = self._removed
 
     def look(self) -> None:
         """Bring everything up to date, and tell listeners what has changed since the last time."""
@@ -70,6 +71,9 @@ class Observer:
 
     def _died(self, model: str, pid: int, end: End) -> None:
         self._events.publish("engine.died", model=model, pid=pid, exit=end.code, hung=end.hung)
+
+    def _removed(self, source: str, size: int) -> None:
+        self._events.publish("model.removed", source=source, bytes=size)
 
     def _tell(self, before: "_Seen", after: "_Seen") -> None:
         if before.pid is not None and after.pid is not None and before.pid != after.pid:

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from appliance.config.deployment import Deployment, ModelSpec
+from appliance import log
+from appliance.config.deployment import Deployment, ModelSpec, Source
 from appliance.control import demand, registry
 from appliance.control.demand import Demand
 from appliance.control.downloads import Downloads
+from appliance.control.fetch import FROM_AFAR
 from appliance.control.handle import EngineHandle
 from appliance.control.lease import Lease
 from appliance.control.machine import Machine
@@ -47,7 +49,10 @@ from appliance.control.survey import survey
 from appliance.control.suspicion import End
 from appliance.control.watchdog import Bound
 from appliance.errors import InUse, Unavailable, UnknownModel
+from appliance.models import fetched
 from appliance.models.store import Store
+
+_log = log.get()
 
 HANG = Bound()
 FETCH_PATIENCE_SECONDS = 10.0
@@ -70,7 +75,7 @@ class Supervisor:
     what they take.
     `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
     `on_change` is called whenever something about an engine may have changed, `on_death` with model, pid and end of
-    an engine that ended by itself.
+    an engine that ended by itself, `on_removed` with source and bytes of a fetched model that made room.
     `counts` holds how often something happened, by kind (loads, unloads, deaths, load_failures) and model.
     """
 
@@ -88,6 +93,7 @@ class Supervisor:
         self.on_fetched: Callable[[], Awaitable[object]] = _nothing
         self.on_change: Callable[[], None] = _nobody
         self.on_death: Callable[[str, int, End], None] = _nobody
+        self.on_removed: Callable[[str, int], None] = _nobody
         self._store = store
         self._machine = Machine.of_this(environ, engine_log)
         self._sizes = Sizes() if sizes is None else sizes
@@ -99,7 +105,7 @@ class Supervisor:
         self._ids = itertools.count(1)
         self._alarm: asyncio.TimerHandle | None = None
         self._tasks = asyncio.TaskGroup()
-        self._downloads = Downloads(store, self._machine, self._own, self._happen, self._bring_in)
+        self._downloads = Downloads(self._to_fetch_to, self._machine, self._own, self._happen, self._bring_in)
         self._processes = Processes(
             self._machine,
             self._own,
@@ -135,7 +141,7 @@ class Supervisor:
 
     async def prepare(self, deployment: Deployment) -> Prepared:
         """Look up, off the loop, what `commit` needs."""
-        places = await asyncio.to_thread(survey, deployment, self._store, self._machine, self._sizes)
+        places = await asyncio.to_thread(survey, deployment, self._store_of(deployment), self._machine, self._sizes)
         return Prepared(deployment, demand.demands(deployment, places))
 
     def commit(self, prepared: Prepared) -> None:
@@ -150,6 +156,8 @@ class Supervisor:
         self._demands = {fingerprint: each for fingerprint, each in self._demands.items() if fingerprint in kept}
         self._processes.configure()
         self._processes.keep_spare(demand.spare(prepared.deployment), prepared.deployment.engine.blas)
+        if (limit := prepared.deployment.storage.max_bytes) is not None:
+            self._own(self._trim(prepared.deployment, limit), "trim")
 
     def load(self, name: str) -> None:
         """Have this model in memory, though the deployment may not ask for that; what failed before is tried again.
@@ -333,6 +341,7 @@ class Supervisor:
                 if (answer := self._waiting.get(waiter)) is not None and not answer.done():
                     answer.set_exception(error)
             case Spawn(fingerprint, number):
+                self._own(self._touch(self._demands[fingerprint].first), "touch")
                 self._processes.start(number, self._demands[fingerprint])
             case Stop(number):
                 self._processes.stop(number)
@@ -354,6 +363,29 @@ class Supervisor:
         return asyncio.get_running_loop().time()
 
     # ---- files
+    def _store_of(self, deployment: Deployment) -> Store:
+        return self._store.within(deployment.storage)
+
+    def _to_fetch_to(self, source: Source) -> Store | None:
+        """None where it may not be fetched."""
+        deployment = self._deployment
+        if deployment is None or (deployment.storage.offline and source.kind in FROM_AFAR):
+            return None
+        return self._store_of(deployment)
+
+    async def _touch(self, model: ModelSpec) -> None:
+        deployment = self._deployment
+        for source in demand.sources(model) if deployment is not None else ():
+            await asyncio.to_thread(fetched.touch, source, self._store_of(deployment))
+
+    async def _trim(self, deployment: Deployment, limit: int) -> None:
+        """Remove fetched models nobody names where they take more than so many bytes; none that has an engine."""
+        needed = {source for model in deployment.models.values() for source in demand.sources(model)}
+        needed |= {source for each in self._demands.values() for source in demand.sources(each.first)}
+        for model in await asyncio.to_thread(fetched.trim, self._store_of(deployment), limit, needed):
+            _log.info("model.removed", source=model.name, bytes=model.bytes, reason="storage.max")
+            self.on_removed(model.name, model.bytes)
+
     async def _bring_in(self, fingerprints: Collection[str], fetched: bool) -> bool:
         """Look for the files of these engines; whether all that are still wanted have theirs."""
         if fetched:

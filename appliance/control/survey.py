@@ -18,5 +18,5 @@ def survey(deployment: Deployment, store: Store, machine: Machine, sizes: Sizes)
 
 def place(model: ModelSpec, blas: str, store: Store, machine: Machine, sizes: Sizes) -> Place:
     """One model, with what its engine took when it was loaded last."""
-    found = machine.place(model, store.locate(model.source))
+    found = machine.place(model, store)
     return replace(found, measured=sizes.get(demand.engine_of(model, blas)))

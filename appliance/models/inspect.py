@@ -9,6 +9,7 @@ from typing import Any
 from appliance.config.attention import attention
 from appliance.config.checkpoint import Checkpoint
 from appliance.config.deployment import Source
+from appliance.config.operations import Storage
 from appliance.errors import SourceError
 from appliance.models.store import Store
 from appliance.vocab.request import SamplingPatch
@@ -48,9 +49,9 @@ def inspect(directory: Path) -> Checkpoint:
     )
 
 
-def inspect_source(source: Source, store: Store) -> Checkpoint | None:
+def inspect_source(source: Source, store: Store, storage: Storage = Storage()) -> Checkpoint | None:
     """What a source's checkpoint says of itself; None where its files are not here yet, or it is a script."""
-    path = store.locate(source) if source.kind != "fake" else None
+    path = store.within(storage).locate(source) if source.kind != "fake" else None
     return inspect(path) if path is not None else None
 
 

@@ -1,8 +1,8 @@
 """Brings the files of a model to this machine, whatever kind of source it has.
 
-As a process: `python -m appliance.models.pull [--store DIRECTORY] SOURCE`, where SOURCE is a source written in full.
-It writes one JSON object a line to stdout: `{"phase": "download", "done": 1, "total": 2}` while it works (bytes;
-`total` 0 is unknown; the other phase is `convert`), then either `{"path": "…"}` with exit status 0 or
+As a process: `python -m appliance.models.pull [--store DIRECTORY] [--hub DIRECTORY] SOURCE`, where SOURCE is a source
+written in full. It writes one JSON object a line to stdout: `{"phase": "download", "done": 1, "total": 2}` while it
+works (bytes; `total` 0 is unknown; the other phase is `convert`), then either `{"path": "…"}` with exit status 0 or
 `{"error": "…", "permanent": true}` with 1. Ending the process leaves nothing half done that a later pull would trust.
 """
 
@@ -18,9 +18,10 @@ from appliance.config.deployment import Source
 from appliance.config.sources import in_full, parse
 from appliance.errors import SourceError
 from appliance.models.disk import only_one
+from appliance.models.fetched import note
 from appliance.models.progress import Report, silent
 from appliance.models.sources import FETCH
-from appliance.models.store import Store
+from appliance.models.store import Store, default_root, hub_cache
 
 
 def pull(source: Source, store: Store, report: Report = silent) -> Path:
@@ -30,6 +31,7 @@ def pull(source: Source, store: Store, report: Report = silent) -> Path:
     with only_one(store.lock(source)):
         if (path := store.locate(source)) is None:
             FETCH[source.kind](source, store, report)
+            note(source, store)
             path = store.locate(source)
     if path is None:
         raise SourceError(f"{in_full(source)} was fetched but is not usable as a model")
@@ -38,7 +40,8 @@ def pull(source: Source, store: Store, report: Report = silent) -> Path:
 
 def command(source: Source, store: Store) -> list[str]:
     """How to pull in a process of its own; in a checkout, PYTHONPATH has to name it."""
-    return [sys.executable, "-P", "-m", "appliance.models.pull", "--store", str(store.root), in_full(source)]
+    where = ["--store", str(store.root), "--hub", str(store.hub)]
+    return [sys.executable, "-P", "-m", "appliance.models.pull", *where, in_full(source)]
 
 
 class _Lines:
@@ -62,9 +65,10 @@ class _Lines:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m appliance.models.pull", description=__doc__)
     parser.add_argument("--store", type=Path)
+    parser.add_argument("--hub", type=Path)
     parser.add_argument("source")
     given = parser.parse_args(arguments)
-    store = Store() if given.store is None else Store(given.store)
+    store = Store(given.store or default_root(), given.hub or hub_cache())
     lines = _Lines()
     # Ended from outside, clean up as for any other end.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

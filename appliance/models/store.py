@@ -7,10 +7,12 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from appliance.config.deployment import Source
+from appliance.config.operations import Storage
 
 _CONVERTER = 1
 """Part of every converted directory's key: raise it when a conversion gives other files than before."""
@@ -37,6 +39,13 @@ class Store:
     root: Path = field(default_factory=default_root)
     hub: Path = field(default_factory=hub_cache)
 
+    def within(self, storage: Storage) -> Self:
+        """The store of a deployment: all of it is below `storage.models` where the file names that directory."""
+        if not storage.named:
+            return self
+        root = Path(storage.models)
+        return replace(self, root=root, hub=root / "hub")
+
     def locate(self, source: Source) -> Path | None:
         """What an engine loads: a model directory or a script. None where something has to be fetched first."""
         return _LOCATE[source.kind](self, source)
@@ -55,6 +64,25 @@ class Store:
     def unfinished(self, source: Source) -> Path:
         """A file that is there while a download of this repository is under way or was broken off."""
         return self.root / "unfinished" / _key(source.ref, f"{source.ref}@{source.revision}")
+
+    @property
+    def notes(self) -> Path:
+        """The directory with a note of each model that was fetched."""
+        return self.root / "fetched"
+
+    def note(self, source: Source) -> Path:
+        """The note of one."""
+        return self.notes / f"{_key(source.ref, f'{source.kind}|{source.ref}@{source.revision}')}.json"
+
+    def directory(self, source: Source) -> Path | None:
+        """The directory that is all of a fetched source, with other revisions of it; None for what is not fetched."""
+        match source.kind:
+            case "hf":
+                return self.hub / f"models--{source.ref.replace('/', '--')}"
+            case "gguf" | "pypi":
+                return self.converted(source)
+            case _:
+                return None
 
     def lock(self, source: Source) -> Path:
         """The file that whoever fetches this source holds."""

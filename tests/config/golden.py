@@ -45,7 +45,7 @@ CHECKPOINTS = {
 }
 
 
-def inspect(source: Source) -> Checkpoint | None:
+def inspect(source: Source, storage: object = None) -> Checkpoint | None:
     if source.ref == "test/broken":
         raise SourceError("config.json is not JSON (line 1); fetch the model again")
     return CHECKPOINTS.get(source.ref)

@@ -37,7 +37,7 @@ def measure(name: str, text: str, directory: Path) -> None:
     file.write_text(text)
     began, problems = time.perf_counter(), 0
     try:
-        load.read(file, environ={}, inspect=lambda _: None, memory_bytes=2**34)
+        load.read(file, environ={}, inspect=lambda *_: None, memory_bytes=2**34)
     except Rejected as rejected:
         problems = len(rejected.problems)
         str(rejected)

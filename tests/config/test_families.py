@@ -259,7 +259,7 @@ def home(here: Path) -> Path:
 def deployed(home: Path, source: str, found: Checkpoint | None = None) -> ModelSpec:
     Path("deploy.yaml").write_text(f"version: 1\nmodels: {{m: {{source: '{source}'}}}}\n")
     environ = {"APPLIANCE_HOME": str(home.parent)}
-    read = load.read(Path("deploy.yaml"), environ=environ, inspect=lambda _: found, memory_bytes=2**34)
+    read = load.read(Path("deploy.yaml"), environ=environ, inspect=lambda *_: found, memory_bytes=2**34)
     return read.models["m"]
 
 
@@ -285,7 +285,7 @@ def test_a_family_of_the_users_own_takes_the_place_of_the_one_shipped(home: Path
     (home / "mine.yaml").write_text("family: qwen3\ndialects: {tools: json}\nsource: {card: mine}\n")
     Path("deploy.yaml").write_text("version: 1\nmodels: {m: {source: 'hf:x/y', family: qwen3}}\n")
     environ = {"APPLIANCE_HOME": str(home.parent)}
-    found = load.read(Path("deploy.yaml"), environ=environ, inspect=lambda _: None, memory_bytes=2**34)
+    found = load.read(Path("deploy.yaml"), environ=environ, inspect=lambda *_: None, memory_bytes=2**34)
     assert found.models["m"].family.tool_dialect == "json"
     assert str(home) in found.files
     assert str(home / "mine.yaml") in found.files

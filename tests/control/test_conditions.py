@@ -25,7 +25,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     (directory / "m.yaml").write_text("")
     file = directory / "deploy.yaml"
     file.write_text("version: 1\nmodels: {m: {source: 'fake:m.yaml'}}\n")
-    return load.read(file, environ={}, inspect=lambda _: None, memory_bytes=2**34)
+    return load.read(file, environ={}, inspect=lambda *_: None, memory_bytes=2**34)
 
 
 def look(deployment: Deployment, seen: Observed = Observed(), **engine: Any) -> ModelStatus:

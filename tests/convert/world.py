@@ -37,4 +37,4 @@ def deployment(text: str, directory: Path) -> Deployment:
         "CLOUD_KEY": "k",
         "OTHER_KEY": "other",
     }
-    return load.read(file, environ=environ, inspect=lambda _: None, memory_bytes=64 * 2**30)
+    return load.read(file, environ=environ, inspect=lambda *_: None, memory_bytes=64 * 2**30)

@@ -44,7 +44,7 @@ class Site:
         return load.read(
             self.file,
             environ=os.environ,
-            inspect=lambda source: inspect_source(source, self.store),
+            inspect=lambda source, storage: inspect_source(source, self.store, storage),
             memory_bytes=16 << 30,
             held=held,
             document=document,
