@@ -33,6 +33,35 @@ def test_a_deadline_is_named_when_it_passes(tmp_path: Path, setting: str, script
         assert running.get("/healthz").status_code == 200
 
 
+ENDINGS = {
+    "/v1/chat/completions": (chat("long"), 'data: {"error":{"message":'),
+    "/v1/completions": ({"model": "long", "prompt": "hi", "max_tokens": 9999}, 'data: {"error":{"message":'),
+    "/v1/messages": (
+        chat("long", max_tokens=9999),
+        'event: error\ndata: {"type":"error","error":{"type":"api_error"',
+    ),
+    "/v1/responses": ({"model": "long", "input": "hi"}, "event: response.failed"),
+    "/api/chat": (chat("long"), '{"error":"the generation passed'),
+    "/api/generate": ({"model": "long", "prompt": "hi"}, '{"error":"the generation passed'),
+}
+
+
+def test_every_protocol_says_in_its_own_words_that_a_deadline_has_passed(tmp_path: Path) -> None:
+    file = deployment(tmp_path, "request_timeout: 1s")
+    (tmp_path / "long.yaml").write_text("endless: true\nstep_ms: 10\ncontext: 1000000\n")
+    with Up.start(file) as up:
+        up.post(chat("long", max_tokens=1))
+        for path, (body, ending) in ENDINGS.items():
+            streamed = up.post({**body, "stream": True}, path)
+            blank = "\n" if path.startswith("/api") else "\n\n"
+            last = streamed.text.removesuffix(blank).rpartition(blank)[2]
+            assert (streamed.status_code, last[: len(ending)]) == (200, ending), path
+            assert "server.request_timeout of 1 s" in last
+            assert up.post({**body, "stream": False}, path).status_code == 504
+        up.until('appliance_model_leases{model="long"}', 0)
+        assert up.post(chat("long", max_tokens=1)).status_code == 200
+
+
 def test_a_body_that_stops_coming_is_answered(tmp_path: Path) -> None:
     with Up.start(deployment(tmp_path, "idle_timeout: 200ms")) as running, running.connection() as sock:
         sock.sendall(raw_post(b'{"model"', length=100))
