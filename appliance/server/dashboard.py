@@ -24,8 +24,8 @@ th,td{border-top:1px solid #8883;padding:.3rem .8rem .3rem 0;vertical-align:top;
 .bad{color:#c62828}
 .note{display:block;font-size:.85rem;opacity:.8}
 """
-_CALM = {"Degraded": False}
-"""The status of a condition that needs no attention; of the others True."""
+_ALARMING = {"Downloaded": False, "Ready": False, "Degraded": True}
+"""The status of a condition that needs attention. A model that is not loaded may just not be asked for."""
 _SHOWN_ELSEWHERE = frozenset({"event", "time", "problems", "changes"})
 
 
@@ -122,7 +122,7 @@ def _memory(model: ModelAnswer) -> str:
 
 
 def _condition(condition: ConditionAnswer) -> str:
-    calm = condition.status is _CALM.get(condition.type, True)
+    calm = condition.status is not _ALARMING.get(condition.type)
     said = f"{condition.type}: {condition.reason}"
     shown = escape(said) if calm else _bad(said)
     told = [f"{condition.message}, since {_time(condition.since)}"] if condition.message and not calm else []
@@ -135,7 +135,7 @@ def _events(recent: Iterable[dict[str, Any]]) -> str:
 
 
 def _event(event: dict[str, Any]) -> str:
-    known = (f"{name}={value}" for name, value in event.items() if name not in _SHOWN_ELSEWHERE)
+    known = (f"{name}={value}" for name, value in event.items() if value and name not in _SHOWN_ELSEWHERE)
     return f"<b>{escape(str(event.get('event', '')))}</b> {escape(' '.join(known))}"
 
 

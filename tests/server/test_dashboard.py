@@ -113,13 +113,14 @@ def test_the_page_shows(values: dict[str, Any], words: str) -> None:
 
 
 def test_nothing_is_red_while_all_is_well() -> None:
-    fine = [condition("Ready", True, "Loaded"), condition("Degraded", False, "NoFailure")]
+    fine = [condition("Ready", True, "OnDemand"), condition("Degraded", False, "NoFailure")]
+    fine.append(condition("Loaded", False, "Cold"))
     shown = Page(page(status(models=[model(conditions=fine)])).decode())
     assert not {"refused", "bad"} & {attrs.get("class") for _, attrs in shown.elements}
 
 
 def test_what_others_named_is_text() -> None:
-    conditions = [condition(HOSTILE, True, HOSTILE, HOSTILE)]
+    conditions = [condition(HOSTILE, True, HOSTILE), condition("Ready", False, HOSTILE, HOSTILE)]
     progress = {"phase": HOSTILE, "done": 0.0, "total": 0.0}
     hostile = model(name=HOSTILE, drift=[HOSTILE], waits_for=HOSTILE, conditions=conditions, load=progress)
     texts = dict.fromkeys(("file", "path", "message", "hint", "code"), HOSTILE)
