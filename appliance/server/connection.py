@@ -1,17 +1,31 @@
-"""One client's connection: how long it may take to say what it wants."""
+"""One client's connection: how long it may take to say what it wants, and an answer to what cannot be read."""
 
 from time import monotonic
 
-from sanic.exceptions import RequestTimeout
-from sanic.http import Stage
+from sanic.exceptions import BadURL, RequestTimeout
+from sanic.http import Http, Stage
 from sanic.server.protocols.http_protocol import HttpProtocol
 
 HEADER_SECONDS = 30.0
 """For a request's line and headers, from their first byte to their last, however evenly they come."""
 
 
-class Connection(HttpProtocol):
+class Exchange(Http):  # type: ignore[misc]
+    """As Sanic's, which cannot say what is wrong with a URL that is none."""
+
+    def create_empty_request(self) -> None:
+        """What an error is answered to where there is no request yet."""
+        try:
+            super().create_empty_request()
+        except BadURL:
+            self.url = None
+            super().create_empty_request()
+
+
+class Connection(HttpProtocol):  # type: ignore[misc]
     """As Sanic's, which counts silence only: a byte now and then would hold a connection for ever."""
+
+    HTTP_CLASS = Exchange
 
     _asking: float | None = None
     """Since when its request has been coming, of the monotonic clock."""

@@ -74,6 +74,7 @@ REQUESTS: dict[str, tuple[bytes, int]] = {
     "two lengths": (b"POST /v1/models HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
     "a length that is none": (b"POST /v1/models HTTP/1.1\r\ncontent-length: -1\r\n\r\n", 400),
     "endless headers": (b"GET /healthz HTTP/1.1\r\nx: " + b"x" * 20_000 + b"\r\n\r\n", 413),
+    "a path with a byte that no URL has": (b"GET /v1/models/a\x00 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
     "a path that is not ASCII": ("GET /é HTTP/1.1\r\nhost: localhost\r\n\r\n".encode(), 400),
 }
 
