@@ -28,7 +28,7 @@ from appliance.control.hooks import Hooks
 from appliance.control.journal import Generation, Journal, generation, plain
 from appliance.control.leftover import remove_leftovers
 from appliance.control.observer import Observer
-from appliance.control.reload import Reloader
+from appliance.control.reload import Reloader, tell_warnings
 from appliance.control.running import Handled, Outcome, Read, Running
 from appliance.control.sizes import Sizes
 from appliance.control.state_dir import StateDir, held, state_of
@@ -83,7 +83,7 @@ def up(
         observability = start.deployment.observability
         log.configure(observability.format, observability.level)
         if start.deployment.warnings:
-            print(human(start.deployment.warnings), file=sys.stderr)
+            tell_warnings(start.deployment)
         _refuse_open(start.deployment, insecure)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, Usage(state.usage) as usage:
             admit, again = partial(door, insecure=insecure, usage=usage), partial(_read, file, insecure)

@@ -18,7 +18,7 @@ from appliance import log
 from appliance.config import load
 from appliance.config.deployment import EMPTY, Deployment
 from appliance.config.diff import Change, ChangeSetting, diff
-from appliance.config.problem import Problem, Rejected, as_data, human, located
+from appliance.config.problem import Rejected, as_data, human, located
 from appliance.control import files
 from appliance.control.beside import beside
 from appliance.control.events import Events
@@ -56,6 +56,14 @@ class NoAddresses:
 
 def print_problems(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def tell_warnings(deployment: Deployment, show: Callable[[str], None] = print_problems) -> None:
+    """Of a deployment that is good otherwise: to people with its lines, to programs as an event."""
+    if deployment.observability.format == "console":
+        show(human(deployment.warnings))
+    else:
+        _log.warning("config.warnings", problems=[located(problem) for problem in deployment.warnings])
 
 
 class Reloader:
@@ -290,7 +298,8 @@ class Reloader:
         self._events.publish("config.applied", **said, commit_ms=took)
         if pending:
             _log.warning("config.pending_restart", settings=list(pending))
-        self._tell(prepared.deployment.warnings)
+        if prepared.deployment.warnings:
+            tell_warnings(prepared.deployment, self._show)
 
     def _reject(self, error: ApplianceError | OSError) -> Outcome:
         keeping = self._running.generation
@@ -299,14 +308,10 @@ class Reloader:
         said = {"file": self._path, "reason": reason, "keeping": keeping}
         _log.error("config.rejected", **said, problems=[located(problem) for problem in problems])
         self._events.publish("config.rejected", **said, problems=[as_data(problem) for problem in problems])
-        self._tell(problems)
-        return Outcome("rejected", keeping, problems, reason)
-
-
-    def _tell(self, problems: tuple[Problem, ...]) -> None:
-        """For people; a program that reads the log has them as fields."""
+        # A program that reads the log has them as fields.
         if problems and self._running.deployment.observability.format == "console":
             self._show(human(problems))
+        return Outcome("rejected", keeping, problems, reason)
 
 
 def _only_by_restart(started: Deployment, deployment: Deployment) -> tuple[str, ...]:

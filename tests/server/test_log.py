@@ -47,6 +47,25 @@ def test_the_format_and_the_level_follow_the_file_in_the_server_and_in_running_e
     assert "engine.ready" not in events, "that was before"
 
 
+def test_a_program_gets_the_warnings_about_a_file_as_an_event(tmp_path: Path) -> None:
+    file = deployment(tmp_path, QUIET, more=observing(format="json"))
+    strange = tmp_path / "strange"
+    strange.mkdir()
+    (strange / "config.json").write_text('{"model_type": "zebra"}')
+    (strange / "model.safetensors").write_bytes(b"")
+    text = file.read_text()
+    file.write_text(text.replace("models:\n", "models:\n  strange: {source: ./strange}\n"))
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        file.write_text(file.read_text() + "aliases: {a: demo}\n")
+        running.wait_for('"config.applied"')
+        running.process.terminate()
+        assert running.exit_code() == 0
+    warned = [line for line in map(json.loads, running.errors) if line["event"] == "config.warnings"]
+    assert len(warned) == 2, "at the start, and with the change"
+    assert "W301" in warned[0]["problems"][0]
+
+
 def test_a_console_shows_the_problems_of_a_refused_file_to_people(tmp_path: Path) -> None:
     file = deployment(tmp_path, QUIET)
     with Up.start(file) as running:
