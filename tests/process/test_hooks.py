@@ -11,7 +11,8 @@ from pathlib import Path
 from tests.server.up import PATIENCE, Up, chat
 
 TELL = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read())"
-EVENTS = ("config.applied", "config.rejected", "model.ready", "model.load_failed", "model.degraded", "engine.died")
+MODELS = ("model.ready", "model.load_failed", "model.degraded", "model.recovered")
+EVENTS = ("config.applied", "config.rejected", *MODELS, "engine.died")
 
 
 def hooks(out: Path) -> list[dict[str, object]]:
@@ -54,6 +55,12 @@ def test_what_happens_to_files_models_and_engines_runs_programs(tmp_path: Path) 
         assert loading is not None
         os.kill(int(loading[1]), signal.SIGKILL)
         wait_for(out, "engine.died", "good")
+        (tmp_path / "bad.yaml").write_text("text: hello again\n")
+        os.kill(up.process.pid, signal.SIGHUP)
+        end = time.monotonic() + PATIENCE
+        while (status := up.post(chat("bad")).status_code) != 200:
+            assert time.monotonic() < end, status
+        wait_for(out, "model.recovered", "bad")
         file.write_text("models: {}\n")
         wait_for(out, "config.rejected")
     assert ("model.load_failed", "good") not in told(out)
