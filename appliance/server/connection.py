@@ -1,6 +1,7 @@
 """One client's connection: how long it may take to say what it wants, and an answer to what cannot be read."""
 
 from time import monotonic
+from typing import Any
 
 from sanic.exceptions import BadURL, RequestTimeout
 from sanic.http import Http, Stage
@@ -26,9 +27,12 @@ class Connection(HttpProtocol):  # type: ignore[misc]
     """As Sanic's, which counts silence only: a byte now and then would hold a connection for ever."""
 
     HTTP_CLASS = Exchange
+    # Since when a request has been coming, by the monotonic clock.
+    __slots__ = ("_asking",)
 
-    _asking: float | None = None
-    """Since when its request has been coming, of the monotonic clock."""
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._asking: float | None = None
 
     def check_timeouts(self) -> None:
         """Called by itself, again and again."""
