@@ -25,6 +25,7 @@ from appliance.config.problem import Path as KeyPath
 from appliance.config.problem import Place, Problem, Rejected, at, in_order
 from appliance.config.resolve import resolve
 from appliance.config.source import Node, Scalar
+from appliance.config.sources import SourceSyntax
 from appliance.config.substitute import expand
 from appliance.config.world import Inspect, World
 
@@ -159,7 +160,7 @@ def _tree(reader: Reader, environ: Mapping[str, str]) -> tuple[Node | None, list
         return tree, problems
     included: list[tuple[Node, Place]] = []
     seen = {os.path.abspath(reader.path)}
-    for name, place, path in _included(tree.entries["include"].value, reader, environ):
+    for name, place, path in _included(tree.entries["include"].value, reader, environ, problems):
         if os.path.abspath(name) in seen:
             continue
         seen.add(os.path.abspath(name))
@@ -171,8 +172,10 @@ def _tree(reader: Reader, environ: Mapping[str, str]) -> tuple[Node | None, list
     return joined, problems + twice
 
 
-def _included(written: Node, reader: Reader, environ: Mapping[str, str]) -> Iterable[tuple[str, Place, KeyPath]]:
-    """Each included file by the name it is shown under, with the place that names it."""
+def _included(
+    written: Node, reader: Reader, environ: Mapping[str, str], problems: list[Problem]
+) -> Iterable[tuple[str, Place, KeyPath]]:
+    """Each included file by the name it is shown under, with the place that names it; what names none is added."""
     if not isinstance(written, source.Sequence):
         return
     for i, item in enumerate(written.items):
@@ -181,7 +184,12 @@ def _included(written: Node, reader: Reader, environ: Mapping[str, str]) -> Iter
             pattern = _substitution(reader, environ)(item, path)
             # What is wrong with the entry itself is said when the tree is checked.
             if isinstance(pattern, Scalar) and pattern.text:
-                for name in reader.matching(pattern.text, item.place):
+                try:
+                    names = reader.matching(pattern.text, item.place)
+                except SourceSyntax as syntax:
+                    problems.append(at(item.place, "E209", path, syntax.message, syntax.hint))
+                    continue
+                for name in names:
                     yield name, item.place, path
 
 

@@ -20,6 +20,8 @@ from appliance.config.world import Notes, World
 from appliance.errors import SourceError
 from appliance.vocab.request import SamplingPatch
 
+_RELATIVE = "paths are relative to the file they stand in"
+
 
 @dataclass(slots=True)
 class Models:
@@ -137,7 +139,11 @@ class Models:
         files = self.world.stat(source.ref)
         if not files:
             what = "directory with a model" if source.kind == "path" else "file"
-            self.notes.say("E209", ("models", name, "source"), f"there is no {what} at {source.ref}")
+            self.notes.say("E209", ("models", name, "source"), f"there is no {what} at {source.ref}", _RELATIVE)
+        elif source.kind == "path" and all(file[0] != "config.json" for file in files):
+            hint = "name a directory of an MLX model, or a file that ends in .gguf"
+            self.notes.say("E209", ("models", name, "source"), f"no model: {source.ref} has no config.json", hint)
+            return None
         return files or None
 
     def checkpoint(self, name: str, source: Source) -> Checkpoint | None:
@@ -219,7 +225,7 @@ class Models:
             if (absolute := self.world.path(directory, self.notes, path)) is None:
                 continue
             if not self.world.stat(absolute):
-                self.notes.say("E209", path, f"there is no directory with an adapter at {absolute}")
+                self.notes.say("E209", path, f"there is no directory with an adapter at {absolute}", _RELATIVE)
             found[adapter] = absolute
         return MappingProxyType(found)
 

@@ -20,7 +20,7 @@ _KINDS = {
 }
 _FALSE_FRIENDS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
-_NEED_QUOTES = frozenset(",{}[]#&*!|>'\"%@`")
+_NEED_QUOTES = frozenset(",{}[]#&*!|>'\"@`")
 
 _MOST_CHOICES = 20
 """More are not told one by one."""
@@ -91,7 +91,10 @@ def like(schema: JsonSchema) -> str:
     """What to write, by an example, where what is expected does not say it already."""
     examples = schema.get("examples")
     says_it = {"x-expected", "enum", "const", "x-unit"} & schema.keys()
-    return f"write it like {flow(examples[0])}" if examples and not says_it else ""
+    if examples and not says_it:
+        return f"write it like {flow(examples[0])}"
+    keys = [key for key, below in schema.get("properties", {}).items() if below.get("x-available", True)]
+    return f"write its keys: {', '.join(keys[:4])}{', …' if len(keys) > 4 else ''}" if keys else ""
 
 
 def flow(value: Any) -> str:

@@ -111,7 +111,8 @@ class Wording:
             hint = f"write {expected(schema)}, or delete the key"
             yield self.at_value(error.path, "E104", "no value", hint, rank=1)
         elif isinstance(value, float) and not math.isfinite(value) and "number" in types_of(schema):
-            yield self.at_value(error.path, "E105", f"{self.shown(error)} is not a finite number", rank=1)
+            hint = like(schema) or "write a number"
+            yield self.at_value(error.path, "E105", f"{self.shown(error)} is not a finite number", hint, rank=1)
         else:
             hint = "" if schema.get("x-secret") else type_hint(value, schema, self.scalars[error.path])
             message = f"expected {expected(schema)}, got {self.shown(error)}"
