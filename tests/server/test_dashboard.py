@@ -167,6 +167,19 @@ def test_other_methods_and_paths_are_refused(up: Up, method: str, path: str, cod
     assert code < 400 or answer.json()["error"]["message"]
 
 
+PAGES = {
+    "a foreign name for this machine": {"host": "evil.example"},
+    "a page from elsewhere": {"origin": "https://evil.example"},
+}
+
+
+@pytest.mark.parametrize("headers", PAGES.values(), ids=PAGES)
+def test_what_needs_no_key_is_not_shown_to_pages_of_others(up: Up, headers: dict[str, str]) -> None:
+    answer = httpx.get(f"{up.url}/ui", headers=headers, timeout=PATIENCE)
+    assert answer.status_code in (403, 421)
+    assert "demo" not in answer.text
+
+
 def test_the_api_is_known_to_whoever_chooses_a_path() -> None:
     tables = [READS, WRITES, DELETES, descriptions("1", READS, WRITES, DELETES)]
     begins = {re.match(r"/[^/]*", path)[0] for table in tables for path in table}  # type: ignore[index]
