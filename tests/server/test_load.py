@@ -108,7 +108,8 @@ class Answers:
     accepted: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
 
-    async def ask(self, client: httpx.AsyncClient) -> None:
+    async def ask(self, client: httpx.AsyncClient) -> bool:
+        """Whether it was let in."""
         began = time.perf_counter()
         response = await client.post("/v1/chat/completions", json=chat("long", max_tokens=20))
         took = time.perf_counter() - began
@@ -119,43 +120,43 @@ class Answers:
         else:
             assert 1 <= int(response.headers["retry-after"]) <= 120
             self.refused.append(took)
+        return response.status_code == 200
 
     async def go_on(self, client: httpx.AsyncClient, times: int) -> None:
+        """Ask again after every answer, and as long as the one who leaves has not made room."""
         for _ in range(times):
-            await self.ask(client)
+            while not await self.ask(client):
+                pass
 
 
 @pytest.mark.proof
 async def test_overload_is_refused_at_once_and_changes_nothing_for_those_let_in(tmp_path: Path) -> None:
-    """Ten times as many requests a second as four rows of 20 steps of 20 ms can answer, beside what exactly fills
+    """Ten times as many requests a second as four rows of 20 steps of 100 ms can answer, beside what exactly fills
     rows and queue.
     """
     file = one_model(tmp_path, 4, "memory: {queue: {max: 8}}\n")
-    (tmp_path / "long.yaml").write_text(LETTERS.replace("step_ms: 8", "step_ms: 20"))
+    (tmp_path / "long.yaml").write_text(LETTERS.replace("step_ms: 8", "step_ms: 100"))
     full, over = Answers(), Answers()
     with Up.start(file, env={**os.environ, "APPLIANCE_HOME": str(tmp_path / "home")}) as up:
         up.wait_for("ready")
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
         async with httpx.AsyncClient(base_url=up.url, timeout=PATIENCE, limits=limits) as client:
-            await full.ask(client)
-            full.accepted.clear()
-            began = time.perf_counter()
             async with asyncio.TaskGroup() as group:
                 for _ in range(12):
-                    group.create_task(full.go_on(client, 15))
-            capacity = len(full.accepted) / (time.perf_counter() - began)
+                    group.create_task(full.go_on(client, 6))
+            usual = full.accepted[12:60]  # rows and queue are full from the first answers to the last
+            capacity = 12 / statistics.fmean(usual)
             async with asyncio.TaskGroup() as group:
                 begin = time.perf_counter()
-                for number in range(1500):
+                for number in range(500):
                     await asyncio.sleep(max(0.0, begin + number / (10 * capacity) - time.perf_counter()))
                     group.create_task(over.ask(client))
     print(
-        f"capacity {capacity:.1f}/s; full: {_told(full.accepted)}; ten times that: {len(over.accepted)} let in:"
+        f"capacity {capacity:.1f}/s; full: {_told(usual)}; ten times that: {len(over.accepted)} let in:"
         f" {_told(over.accepted)}, {len(over.refused)} refused: {_told(over.refused)}"
     )
-    assert not full.refused
-    assert len(over.refused) > 1000
-    assert statistics.median(over.accepted) < 1.25 * statistics.median(full.accepted)
+    assert len(over.refused) > 400
+    assert statistics.median(over.accepted) < 1.25 * statistics.median(usual)
     assert statistics.median(over.refused) < 0.1 * statistics.median(over.accepted)
 
 
