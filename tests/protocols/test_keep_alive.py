@@ -22,6 +22,7 @@ GOOD: dict[str, tuple[Any, float | None]] = {
     "a number in a text": ("90", 90.0),
     "for good in a text": ("-1", math.inf),
     "for good with a unit": ("-1s", math.inf),
+    "longer than Go can say": ("9999999999999999", math.inf),
     "no wish": (None, None),
 }
 
