@@ -12,6 +12,7 @@ from appliance.cli.offline import document, examine_or_exit
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 from appliance.config.access import Key
 from appliance.config.deployment import Deployment
+from appliance.config.peered import is_peer
 from appliance.config.sampling import Decided, decide
 from appliance.config.units import NotAQuantity, window
 from appliance.control.clock import now_in
@@ -21,6 +22,7 @@ from appliance.control.router import Facts, Route
 from appliance.control.router import route as find_route
 from appliance.errors import BadRequest
 from appliance.protocols import anthropic_messages, openai_chat, openai_completions
+from appliance.server.elsewhere import left_out
 from appliance.vocab.request import GenerateRequest
 
 ENDPOINTS: dict[str, Callable[[bytes], GenerateRequest]] = {
@@ -41,6 +43,7 @@ def route(
         str | None, typer.Option("--at", help="The time of day by server.time_zone, like 23:30; now without it.")
     ] = None,
     warm: Annotated[list[str] | None, typer.Option("--warm", help="A model that is in memory.")] = None,
+    down: Annotated[list[str] | None, typer.Option("--down", help="A peer that is not well.")] = None,
     draw: Annotated[float, typer.Option("--draw", min=0, max=1, help="What weights are drawn by.")] = 0.0,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
@@ -56,9 +59,15 @@ def route(
             minute=_minute(at or f"{now_in(deployment):%H:%M}"),
             draw=draw,
             warm=frozenset(warm or ()),
+            down=frozenset(down or ()),
+            stays=holder is not None and holder.egress == "deny",
         )
         found = find_route(deployment, facts)
-        decided = accept(holder, decide(deployment, ruled(holder, found.target), asked, 0))
+        decided = decide(deployment, ruled(holder, found.target), asked, 0)
+        if is_peer(found.target.model):
+            stripped = left_out(deployment, found.target, asked, decided)
+            decided = replace(decided, rewrites=(*decided.rewrites, *stripped))
+        accept(holder, decided)
     data = _data(asked, facts, found, decided)
     typer.echo(document("route", data, []) if as_json else "\n".join(_lines(data)))
 
@@ -105,12 +114,16 @@ def _data(asked: GenerateRequest, facts: Facts, found: Route, decided: Decided) 
             "key": facts.key,
             "time": f"{facts.minute // 60:02}:{facts.minute % 60:02}",
         },
-        "sampling": {
-            name: getattr(decided.sampling, name) for name in decided.sampling.__struct_fields__ if name != "seed"
-        },
+        "sampling": {name: getattr(decided.sampling, name) for name in _shown(found, decided)},
         "template": decided.template,
         "rewritten": [str(rewrite) for rewrite in decided.rewrites],
     }
+
+
+def _shown(found: Route, decided: Decided) -> list[str]:
+    """The sampling that is decided here: a peer decides what nobody here has."""
+    names = [name for name in decided.sampling.__struct_fields__ if name != "seed"]
+    return [name for name in names if name in decided.said] if is_peer(found.target.model) else names
 
 
 def _lines(data: dict[str, Any]) -> list[str]:

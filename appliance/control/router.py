@@ -258,4 +258,6 @@ def _with_fallbacks(deployment: Deployment, facts: Facts, chosen: Route) -> Rout
 
 def _described(target: Target, name: str) -> str:
     model: Any = target.model.name
+    if is_peer(target.model) and model == name:
+        return f"a model of the peer {_peer(target.model)}"
     return "a model" if model == name else f"another name for {model}"
