@@ -153,7 +153,7 @@ def _unit(validator: Any, unit: str, value: Any, schema: JsonSchema) -> Iterator
         return
     bounds = {key: schema[key] for key in ("minimum", "maximum", "exclusiveMinimum") if key in schema}
     if isinstance(value, str):
-        yield from validator.descend(amount, bounds)
+        yield from validator.descend(amount, {**bounds, "x-of": unit})
 
 
 def _available(validator: Any, available: bool, value: Any, schema: JsonSchema) -> Iterator[Any]:

@@ -228,10 +228,17 @@ _REFUSALS: Mapping[str, Callable[[Violation, JsonSchema, str], tuple[str, str]]]
     "enum": lambda error, schema, shown: not_one_of(error.value, schema, shown),
     "pattern": lambda error, schema, shown: (f"{shown} is not {expected(schema)}", ""),
     "minLength": lambda error, schema, shown: ("empty text", like(schema)),
-    "minimum": lambda error, schema, shown: out_of_range("small", f"at least {error.wanted}", shown),
+    "minimum": lambda error, schema, shown: out_of_range("small", f"at least {_amount(error.wanted, schema)}", shown),
     "exclusiveMinimum": lambda error, schema, shown: out_of_range("small", f"above {error.wanted}", shown),
     "maximum": lambda error, schema, shown: out_of_range("large", f"at most {error.wanted}", shown),
 }
+
+
+def _amount(wanted: float, schema: JsonSchema) -> str:
+    """A bound as it is written; durations are compared in seconds."""
+    if not schema.get("x-of", "").startswith("duration"):
+        return str(wanted)
+    return f"{wanted:g}s" if wanted >= 1 else f"{wanted * 1000:g}ms"
 
 
 def _kind(value: Any) -> str:
