@@ -34,9 +34,7 @@ def questions(target: Target, asked: GenerateRequest, decided: Decided) -> tuple
     return tuple(Question(model, asked, sampling, said, prompt) for prompt in asked.prompts or (None,))
 
 
-def left_out(
-    deployment: Deployment, target: Target, asked: GenerateRequest, decided: Decided
-) -> tuple[Rewrite, ...]:
+def left_out(deployment: Deployment, target: Target, asked: GenerateRequest, decided: Decided) -> tuple[Rewrite, ...]:
     """What the client said and the peer is not told. Raises Unsupported for what cannot be left out."""
     ask = KINDS[peer_of(deployment, target).api].ask
     names = ask(questions(target, asked, decided)[0]).left_out
