@@ -40,9 +40,12 @@ class Machine:
         return cls(dict(environ), sys.platform, platform.machine(), blas.mlx_is_cpu_only(), cores, log)
 
     def launch(self, demand: Demand, settings: EngineSettings) -> Launch:
-        """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file, or the draft
-        model is not here.
+        """All that is needed to start the engine. Raises LoadFailed where `engine.blas` names no file, or the
+        files of the model or of its draft model are not here.
         """
+        if demand.place.path is None:
+            said = f"its files are not where they were: run `appliance pull {demand.first.source.text}`, then reload"
+            raise LoadFailed(f"{demand.first.name}: {said}", permanent=False)
         spec, name = _with_draft(demand.spec, demand.place.store, demand.first.name), demand.first.name
         if spec.backend == "mlx":
             preload = self._preload(demand.blas)

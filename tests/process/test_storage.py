@@ -10,7 +10,7 @@ from appliance.config.deployment import Source
 from appliance.control.events import Events
 from appliance.control.observer import Observer
 from appliance.control.supervisor import Supervisor
-from appliance.errors import SourceError
+from appliance.errors import LoadFailed, SourceError
 from appliance.models import fetched
 from appliance.models.inspect import inspect_source
 from appliance.models.pull import pull
@@ -34,7 +34,7 @@ async def hub_of_a_model(tmp_path, monkeypatch):
 
 
 async def test_an_offline_deployment_says_what_to_run_and_serves_once_that_was_done(site, tmp_path, monkeypatch):
-    model = {"source": "hf:owner/model", "retry_load": {"first": "1ms", "max": "1ms", "tries": 100}}
+    model = {"source": "hf:owner/model", "retry_load": {"first": "10ms", "max": "10ms", "tries": 100}}
     deployment = site.deployment({"m": model}, storage={"offline": True})
     async with hub_of_a_model(tmp_path, monkeypatch), Supervisor(site.store, environ=os.environ) as supervisor:
         await supervisor.apply(deployment)
@@ -59,6 +59,24 @@ async def test_all_that_is_fetched_is_below_the_directory_that_is_named(site, tm
     assert model.name == "hf:owner/model@main"
     source = deployment.models["m"].source
     assert inspect_source(source, site.store, deployment.storage).repo == "owner/model", "they are looked at there"
+
+
+async def test_another_directory_counts_from_the_next_load_on(site, tmp_path, monkeypatch):
+    models = {"m": {"source": "hf:owner/model"}}
+    async with hub_of_a_model(tmp_path, monkeypatch), Supervisor(site.store, environ=os.environ) as supervisor:
+        await supervisor.apply(deployment := site.deployment(models))
+        assert await answer(supervisor, deployment, max_tokens=2)
+        loaded = supervisor.status()[0].pid
+        await supervisor.apply(deployment := site.deployment(models, storage={"models": "./kept"}))
+        assert await answer(supervisor, deployment, max_tokens=2)
+        assert supervisor.status()[0].pid == loaded, "what is loaded goes on"
+        supervisor.unload("m")
+        with pytest.raises(LoadFailed, match=r"not where they were: run `appliance pull hf:owner/model`"):
+            await answer(supervisor, deployment, max_tokens=2)
+        await asyncio.to_thread(pull, deployment.models["m"].source, site.store.within(deployment.storage))
+        await supervisor.apply(deployment)
+        supervisor.forgive()
+        assert await answer(supervisor, deployment, max_tokens=2)
 
 
 async def test_beyond_the_most_the_oldest_go_that_nobody_names_and_it_is_told(site):
