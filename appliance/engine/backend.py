@@ -206,15 +206,15 @@ class Backend(Protocol):
         """The layers an adapter may change; once it is loaded."""
         ...
 
-    def freezer(self) -> Freezer:
-        """What writes down this backend's snapshots; once it is loaded."""
-        ...
     def held_bytes(self) -> int:
         """What the keys and values of all open sequences take as they are laid out now: padding, room to grow and
         launched steps included.
         """
         ...
 
+    def freezer(self) -> Freezer:
+        """What writes down this backend's snapshots; once it is loaded."""
+        ...
 
     def open(self, opening: Opening) -> None:
         """Make a sequence known; nothing is computed yet."""
