@@ -20,7 +20,7 @@ from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
 from appliance.server.generation import serve
 from appliance.server.openapi import descriptions
-from appliance.server.origins import check_host, check_page, granted, preflight
+from appliance.server.origins import check_host, granted, preflight
 
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 
@@ -140,9 +140,6 @@ async def _call(handler: Handler, context: Context, request: Request, **parts: s
 async def _call_inside(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
     """Behind the door, which is passed before anything of a body is read; what only looks costs no key anything."""
     key = context.door.key_of(request)
-    if key is None:
-        server = context.running.deployment.server
-        check_page(request.headers, server.trusted_hosts, server.cors)
     check_spoken(context.running.deployment, request.path)
     limited = key if request.method == "POST" else None
     with log.bound(key=key.name) if key else nullcontext(), context.door.passing(request, limited) as passage:

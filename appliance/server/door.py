@@ -16,6 +16,7 @@ from appliance.control.keys import Asking, Ring, presented
 from appliance.control.limits import Account, Moment, Standing
 from appliance.control.running import Running
 from appliance.control.usage import Usage, Used
+from appliance.server.origins import check_page
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 """Set by proxies: who speaks through one on this machine may be anywhere."""
@@ -25,12 +26,17 @@ def is_local(request: Request) -> bool:
     """Whether the client is on this machine, and speaks for itself."""
     if any(name in request.headers for name in FORWARDED):
         return False
-    peer = request.transport.get_extra_info("peername")
-    if not isinstance(peer, tuple):
+    if (peer := _address(request)) is None:
         return True
-    address = ipaddress.ip_address(peer[0].partition("%")[0])
+    address = ipaddress.ip_address(peer.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return bool((mapped or address).is_loopback)
+
+
+def _address(request: Request) -> str | None:
+    """Of the client; None for one on a unix socket, where no browser comes."""
+    peer = request.transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else None
 
 
 @dataclass(slots=True)
@@ -86,14 +92,18 @@ class Door:
 
     def key_of(self, request: Request, *, basic: bool = False) -> Key | None:
         """Whose request it is; None where no key is needed. `basic`: a key may come as the password a browser asked
-        for. Raises InvalidKey.
+        for. Raises InvalidKey, and what `check_page` raises where no key keeps pages out.
         """
         security = self.running.deployment.security
         if self._ring is None or self._ring[0] is not security:
             self._ring = security, Ring.of(security, open=self.insecure)
         local = is_local(request)
         today = now_in(self.running.deployment).date() if security.keys else date.min
-        return self._ring[1].admit(Asking(presented(request.headers, basic=basic), local, today))
+        key = self._ring[1].admit(Asking(presented(request.headers, basic=basic), local, today))
+        if key is None and _address(request) is not None:
+            server = self.running.deployment.server
+            check_page(request.headers, server.trusted_hosts, server.cors)
+        return key
 
     @contextmanager
     def passing(self, request: Request, key: Key | None) -> Iterator[Passage]:

@@ -87,7 +87,7 @@ def test_no_output_holds_a_secret(before: Path, fault: str, available: bool, mon
 
 def test_no_representation_of_a_deployment_or_a_rejection_holds_a_secret(before: Path) -> None:
     Path("deploy.yaml").write_text(GOOD)
-    arguments = {"environ": {"PLANTED": "planted-in-env"}, "inspect": lambda _: None, "memory_bytes": 2**34}
+    arguments = {"environ": {"PLANTED": "planted-in-env"}, "inspect": lambda *_: None, "memory_bytes": 2**34}
     deployment = load.read(Path("deploy.yaml"), tolerate={"E110"}, **arguments)  # type: ignore[arg-type]
     Path("deploy.yaml").write_text(GOOD.replace(*FAULTS["another problem on the line"]))
     with pytest.raises(Rejected) as rejected:

@@ -13,7 +13,7 @@ from appliance.control.supervisor import Supervisor
 from appliance.errors import LoadFailed, SourceError
 from appliance.models import fetched
 from appliance.models.inspect import inspect_source
-from appliance.models.pull import pull
+from appliance.models.pull import command
 from appliance.models.store import Store
 from tests.checkpoints import tiny_vocab_llama
 from tests.models.hub_server import hub_serving
@@ -23,7 +23,7 @@ from tests.process.site import answer
 
 @asynccontextmanager
 async def hub_of_a_model(tmp_path, monkeypatch):
-    """A hub with one tiny model, which both this process and what it starts ask."""
+    """A hub with one tiny model, which every process that is started asks."""
     files = {path.name: path.read_bytes() for path in tiny_vocab_llama(tmp_path / "tiny").iterdir()}
     with hub_serving(files) as hub:
         environ = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_XET": "1"}
@@ -31,6 +31,12 @@ async def hub_of_a_model(tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
         yield
+
+
+async def fetch(source: Source, store: Store) -> None:
+    """In a process of its own: a hub library that is imported already would ask the hub of that moment."""
+    done = await asyncio.create_subprocess_exec(*command(source, store))
+    assert await done.wait() == 0
 
 
 async def test_an_offline_deployment_says_what_to_run_and_serves_once_that_was_done(site, tmp_path, monkeypatch):
@@ -73,7 +79,7 @@ async def test_another_directory_counts_from_the_next_load_on(site, tmp_path, mo
         supervisor.unload("m")
         with pytest.raises(LoadFailed, match=r"not where they were: run `appliance pull hf:owner/model`"):
             await answer(supervisor, deployment, max_tokens=2)
-        await asyncio.to_thread(pull, deployment.models["m"].source, site.store.within(deployment.storage))
+        await fetch(deployment.models["m"].source, site.store.within(deployment.storage))
         await supervisor.apply(deployment)
         supervisor.forgive()
         assert await answer(supervisor, deployment, max_tokens=2)
@@ -103,7 +109,7 @@ async def test_beyond_the_most_the_oldest_go_that_nobody_names_and_it_is_told(si
 async def test_a_model_that_is_fetched_is_noted_and_one_that_is_loaded_was_used(site, tmp_path, monkeypatch):
     source = Source("hf", "owner/model", "hf:owner/model")
     async with hub_of_a_model(tmp_path, monkeypatch):
-        await asyncio.to_thread(pull, source, site.store)
+        await fetch(source, site.store)
         os.utime(site.store.note(source), (1.0, 1.0))
         deployment = site.deployment({"m": {"source": "hf:owner/model"}})
         async with Supervisor(site.store, environ=os.environ) as supervisor:
