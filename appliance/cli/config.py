@@ -1,7 +1,9 @@
 """`appliance config`: what a deploy file comes to, and where each value comes from. Offline."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 
 from appliance.cli.offline import document, examine_or_exit
 from appliance.config import load
+from appliance.config.load_families import written
 from appliance.config.origins import Layer, NoSuchSetting, Origin, Rule, find_origins, origins
 from appliance.config.problem import Place, dotted
 from appliance.config.resolved import as_yaml, resolved_tree
@@ -35,7 +38,8 @@ def config(
     if explain is None and not all_origins:
         _resolved(examined, as_json)
         return
-    known = origins(examined.deployment, examined.written, load.schema("deploy"))
+    families = cache(partial(written, own=load.own_families(os.environ)))
+    known = origins(examined.deployment, examined.written, load.schema("deploy"), families)
     if explain is None:
         found = [origin for origin in known.values() if _is_set(origin)]
         _print(found, as_json, (_line(origin) for origin in found))

@@ -12,6 +12,7 @@ from pathlib import Path
 from appliance.config import load_files as files
 from appliance.config import source
 from appliance.config.check import check
+from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY
 from appliance.config.families import Families, as_data, index
 from appliance.config.family import FamilyFile, family_file
@@ -55,6 +56,21 @@ def parsed(text: str, name: str) -> tuple[FamilyFile | None, list[Problem]]:
         return None, problems
     checked, found = check(tree, schema("family"), lambda scalar, _: scalar)
     return (None if problems or found else family_file(checked.value)), problems + found
+
+
+def written(name: str, own: Path | None) -> Checked | None:
+    """The file of a family as it stands: the user's own before the shipped one; None where there is none to read."""
+    places = [(path, str(path)) for path in (sorted(own.glob("*.yaml")) if own is not None else [])]
+    for path, shown in (*places, (directory("profiles") / f"{name}.yaml", f"profiles/{name}.yaml")):
+        try:
+            tree, _ = source.parse(path.read_text(encoding="utf-8"), shown)
+        except (OSError, UnicodeDecodeError):
+            continue
+        if tree is not None:
+            found, _ = check(tree, schema("family"), lambda scalar, _: scalar)
+            if found.value.get("family") == name:
+                return found
+    return None
 
 
 def known(directory: Path | None) -> Families:

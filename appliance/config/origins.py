@@ -1,6 +1,6 @@
 """Where each setting of a deployment comes from: the layer that won, and every layer it beat. PURE."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from appliance.config.secret import Secret
 from appliance.config.settings import Setting, entity, plain, settings
 from appliance.config.source import natural
 from appliance.config.suggest import did_you_mean
-from appliance.vocab.request import GenerateRequest, Sampling
+from appliance.vocab.request import GenerateRequest, Sampling, SamplingPatch
 
 BUILT_IN = "built-in"
 _NOT_SET = object()
@@ -59,9 +59,13 @@ class NoSuchSetting(ValueError):
 Origins = Mapping[Path, Origin]
 
 
-def origins(deployment: Deployment, file: Checked, schema: Schema) -> Origins:
+FamilyText = Callable[[str], Checked | None]
+"""The file that describes a family, by its name."""
+
+
+def origins(deployment: Deployment, file: Checked, schema: Schema, families: FamilyText) -> Origins:
     """The origin of every setting. `file` is the file before models were completed by those they extend."""
-    return {origin.path: origin for origin in _Tracing(deployment, file, schema).all()}
+    return {origin.path: origin for origin in _Tracing(deployment, file, schema, families).all()}
 
 
 def find_origins(text: str, known: Origins) -> list[Origin]:
@@ -81,6 +85,7 @@ class _Tracing:
     deployment: Deployment
     file: Checked
     schema: Schema
+    families: FamilyText
 
     def all(self) -> Iterator[Origin]:
         for path, setting in settings(self.deployment).items():
@@ -138,10 +143,16 @@ class _Tracing:
         if path[0] == "models" and path[2:] == ("family",):
             return Layer("recognised from the checkpoint", setting.data, None)
         if path[0] == "models" and path[2] == "dialects":
-            return Layer(f"family {self.deployment.models[str(path[1])].family.name}", setting.data, None)
+            family = self.deployment.models[str(path[1])].family.name
+            return Layer(f"family {family}", setting.data, self.in_family(family, path[2:]))
         if path[0] == "models" and path[2:] == ("revision",) and setting.data not in (None, default):
             return Layer("the source", setting.data, self.file.at_value((*path[:2], "source")))
         return Layer(BUILT_IN, setting.data if default is None else default, None)
+
+    def in_family(self, name: str, path: Path) -> Place | None:
+        """Where the file of a family says it."""
+        found = self.families(name)
+        return found.at_value(path) if found is not None else None
 
     def default(self, path: Path) -> Any:
         """What the schema says goes without saying."""
@@ -210,16 +221,16 @@ class _Tracing:
     def below(self, param: str, model: ModelSpec, decided: Decided) -> Iterator[Layer]:
         """What speaks where the file is silent."""
         chosen = mode(model, decided.template)
-        family = f"family {model.family.name}"
-        weaker = [
-            *([(f"{family}, mode {chosen.name}", chosen.sampling)] if chosen else []),
-            (family, model.family.sampling),
-            ("the checkpoint's generation_config.json", model.checkpoint),
+        family, own = f"family {model.family.name}", ("sampling", param)
+        weaker: list[tuple[str, SamplingPatch, Path]] = [
+            *([(f"{family}, mode {chosen.name}", chosen.sampling, ("modes", chosen.name, *own))] if chosen else []),
+            (family, model.family.sampling, own),
+            ("the checkpoint's generation_config.json", model.checkpoint, ()),
         ]
-        for name, patch in weaker:
+        for name, patch, path in weaker:
             given = patch.given()
             if param in given:
-                yield Layer(name, plain(given[param]), None)
+                yield Layer(name, plain(given[param]), self.in_family(model.family.name, path) if path else None)
         built_in = "drawn for each request" if param == "seed" else plain(getattr(Sampling(), param))
         yield Layer(BUILT_IN, built_in, None)
 
@@ -233,7 +244,8 @@ class _Tracing:
                 written = next(name for name in (key, SWITCH, EFFORT) if name in laid.template)
                 yield Layer(dotted(path), plain(said[key]), self.file.at_value((*path, "template", written)))
         if key in model.family.template_kwargs:
-            yield Layer(f"family {model.family.name}", plain(model.family.template_kwargs[key]), None)
+            place = self.in_family(model.family.name, ("template", "kwargs", key))
+            yield Layer(f"family {model.family.name}", plain(model.family.template_kwargs[key]), place)
 
     def rules(self, param: str, overlays: Iterable[tuple[Path, Overlay]]) -> Iterator[Rule]:
         for path, laid in overlays:

@@ -187,7 +187,8 @@ class Wording:
         near = nearest(key, siblings)
         homes = [_shown(home, path) for home in self.schema.homes(key)]
         if homes and (near is None or abs(len(near) - len(key)) > 1):
-            return f"this key belongs under `{_closest(homes)}`"
+            home = _closest(homes)
+            return f"this key belongs under `{home}`" if home else "this key belongs at the top level of the file"
         if near:
             return f"did you mean {near}?"
         usable = [n for n, below in siblings.items() if self.schema.resolve(below).get("x-available", True)]
@@ -271,4 +272,4 @@ def _placeholder(parts: tuple[str, ...]) -> list[str]:
 
 
 def _closest(homes: list[tuple[int, str]]) -> str:
-    return min(homes, key=lambda home: home[0])[1] or "the top level"
+    return min(homes, key=lambda home: home[0])[1]
