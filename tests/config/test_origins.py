@@ -12,7 +12,6 @@ from appliance.config.origins import NoSuchSetting, find_origins, origins
 from appliance.config.settings import settings
 from tests.config import golden
 
-
 FAMILIES = cache(partial(written, own=None))
 
 
