@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import mlx.core as mx
+from mlx.utils import tree_map
 
 from appliance.engine.backend import Chunk
 from appliance.engine.mlx.adapters import Forward
@@ -31,8 +32,13 @@ def prefill(model: Forward, pieces: Sequence[Piece], kind: Batching) -> list[obj
         _together(model, group) if len(group) > 1 else _alone(model, *group[0])
         for row, chunk in group:
             row.computed += len(chunk.tokens)
-            state.append([cache.state for cache in row.caches or ()])
+            state.append(tree_map(_as_it_is, [cache.state for cache in row.caches or ()]))
     return state
+
+
+def _as_it_is(part: object) -> object:
+    """Caches write into their arrays in place: without this a chunk would wait for those launched after it."""
+    return part[...] if isinstance(part, mx.array) else part
 
 
 def _groups(pieces: Sequence[Piece], kind: Batching) -> Iterable[list[Piece]]:
