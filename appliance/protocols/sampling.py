@@ -137,8 +137,8 @@ SAMPLING: dict[str, Reader] = {
 """OpenAI's sampling fields and the extensions."""
 
 _SAME = ("model", "stream", "priority", "cache_salt", "keep_alive", "adapter")
-_DRY = ("multiplier", "base", "allowed_length", "penalty_last_n", "sequence_breakers")
-_RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold", *(f"dry_{name}" for name in _DRY))
+DRY = ("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers")
+_RULES = ("bad_words", "allowed_token_ids", "xtc_probability", "xtc_threshold", *DRY)
 _PATCH = frozenset(SamplingPatch.__struct_fields__)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 
 from tests.bench import client, models, report
-from tests.bench.compare import start
+from tests.bench.compare import start, turned
 from tests.bench.compared import OURS, SERVER
 from tests.bench.process import Noise, cpu_seconds, exit_on_sigterm, own_cpu_seconds, wait_quiet
 from tests.bench.prompts import REQUEST, words
@@ -77,8 +77,7 @@ async def _compare(asked: Namespace) -> None:
             for target in targets:
                 await _agent(session, target, "warm-up", 0)
             for number in range(asked.rounds):
-                first = number % len(targets)
-                for target in (*targets[first:], *targets[:first]):
+                for target in turned(targets, number):
                     await asyncio.to_thread(wait_quiet, asked.wait_quiet)
                     runs.append(await _run(session, target, number))
                     print(runs[-1], flush=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from tests.bench import compared, models, report, servers
 from tests.bench.answer import Load
@@ -21,6 +22,7 @@ from tests.bench.process import Noise, cpu_seconds, exit_on_sigterm, own_cpu_sec
 from tests.bench.targets import Http, Target, in_process
 from tests.bench.workloads import WORKLOADS, load
 
+T = TypeVar("T")
 REQUESTS = {"tiny": 32}
 FEWEST_REQUESTS = 4
 
@@ -88,14 +90,15 @@ async def _round(asked: Namespace, targets: Sequence[Target], number: int) -> li
     kinds = ((streams, workload) for streams in asked.streams for workload in asked.workloads)
     for place, (streams, workload) in enumerate(kinds):
         work = _load(asked, workload, f"{number}-{streams}-{workload}", streams)
-        for target in _turned([t for t in targets if t.name != LOOP or workload == "plain"], number + place):
+        for target in turned([t for t in targets if t.name != LOOP or workload == "plain"], number + place):
             await asyncio.to_thread(wait_quiet, asked.wait_quiet)  # the loop sees connections that close meanwhile
             samples.append(await _sample(target, work, number, workload))
             print(_line(samples[-1]), flush=True)
     return samples
 
 
-def _turned(targets: Sequence[Target], by: int) -> Iterator[Target]:
+def turned(targets: Sequence[T], by: int) -> Iterator[T]:
+    """All of them, another one first each time."""
     first = by % len(targets)
     return iter((*targets[first:], *targets[:first]))
 

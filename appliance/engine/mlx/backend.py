@@ -157,19 +157,20 @@ class MlxBackend:
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
             return []
-        self._pack([row for row in rows if not row.packed and self._store.packs(row.computed)])
+        self._pack(rows)
         if self._batching is not kv.Batching.NONE:
             return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in _groups(rows)]
         return [Decoded(*self._decoding(row).step([row])) for row in rows]
 
     def _pack(self, rows: list[Row]) -> None:
-        """Rows that have become long enough."""
+        """Those that have become long enough."""
         for row in rows:
-            self._decoding(row).release([row])
-            row.caches, row.packed = self._store.pack(row.caches or []), True
+            if not row.packed and self._store.packs(row.computed):
+                self._decoding(row).release([row])
+                row.caches, row.packed = self._store.pack(row.caches or []), True
 
     def _verify(self, rows: list[Row], drafts: Sequence[Draft]) -> "list[Decoded]":
-        self._pack([row for row in rows if not row.packed and self._store.packs(row.computed)])
+        self._pack(rows)
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
             Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from appliance.protocols.peers.question import Outgoing, Question, outgoing, refuse
+from appliance.protocols.sampling import DRY
 from appliance.vocab.request import Grammar, Message, TextPrompt, Tool
 
 STANDARD: dict[str, str] = {
@@ -38,10 +39,6 @@ OURS: dict[str, str] = {
 
 NAMES: dict[str, Mapping[str, str]] = {"openai": STANDARD, "compatible": EXTENDED, "appliance": OURS}
 """By what the peer is: which sampling it is told, and as what. The rest is local."""
-
-DRY = (
-    "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
-)  # fmt: skip
 
 MAX_TOKENS = {"openai": "max_completion_tokens", "compatible": "max_tokens", "appliance": "max_tokens"}
 
