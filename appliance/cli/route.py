@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from appliance.cli.assumed import assumed, in_words
 from appliance.cli.offline import document, examine_or_exit
 from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 from appliance.config.access import Key
+from appliance.config.condition import STATES
 from appliance.config.deployment import Deployment
 from appliance.config.peered import is_peer
 from appliance.config.sampling import Decided, decide
@@ -43,6 +45,15 @@ def route(
         str | None, typer.Option("--at", help="The time of day by server.time_zone, like 23:30; now without it.")
     ] = None,
     warm: Annotated[list[str] | None, typer.Option("--warm", help="A model that is in memory.")] = None,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help=f"What a model is, like big=loading: {', '.join(STATES)}.")
+    ] = None,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", help="How many requests wait for a model, like big=5.")
+    ] = None,
+    load: Annotated[
+        list[str] | None, typer.Option("--load", help="How many of a model's rows are busy, like big=80%.")
+    ] = None,
     down: Annotated[list[str] | None, typer.Option("--down", help="A peer that is not well.")] = None,
     draw: Annotated[float, typer.Option("--draw", min=0, max=1, help="What weights are drawn by.")] = 0.0,
     file: File = DEFAULT_FILE,
@@ -58,7 +69,7 @@ def route(
             facts_of(asked, endpoint, key, _headers(header or [])),
             minute=_minute(at or f"{now_in(deployment):%H:%M}"),
             draw=draw,
-            warm=frozenset(warm or ()),
+            now=assumed(deployment, warm or (), state or (), queue or (), load or ()),
             down=frozenset(down or ()),
             stays=holder is not None and holder.egress == "deny",
         )
@@ -68,7 +79,7 @@ def route(
             stripped = left_out(deployment, found.target, asked, decided)
             decided = replace(decided, rewrites=(*decided.rewrites, *stripped))
         accept(holder, decided)
-    data = _data(asked, facts, found, decided)
+    data = _data(asked, facts, found, decided, in_words(deployment, facts))
     typer.echo(document("route", data, []) if as_json else "\n".join(_lines(data)))
 
 
@@ -101,7 +112,9 @@ def _minute(text: str) -> int:
         raise BadRequest(f"--at {text} is no time of day; write it like 23:30") from None
 
 
-def _data(asked: GenerateRequest, facts: Facts, found: Route, decided: Decided) -> dict[str, Any]:
+def _data(
+    asked: GenerateRequest, facts: Facts, found: Route, decided: Decided, models: dict[str, str]
+) -> dict[str, Any]:
     return {
         "asked": asked.model,
         "model": found.target.model.name,
@@ -113,6 +126,7 @@ def _data(asked: GenerateRequest, facts: Facts, found: Route, decided: Decided) 
             "prompt_tokens": facts.prompt_tokens,
             "key": facts.key,
             "time": f"{facts.minute // 60:02}:{facts.minute % 60:02}",
+            "models": models,
         },
         "sampling": {name: getattr(decided.sampling, name) for name in _shown(found, decided)},
         "template": decided.template,
@@ -131,6 +145,7 @@ def _lines(data: dict[str, Any]) -> list[str]:
     has = f", has {', '.join(told['has'])}" if told["has"] else ""
     lines = [f"{data['asked']} > {data['model']}"]
     lines += [f"  about {told['prompt_tokens']} prompt tokens{has}, key {told['key'] or 'none'}, at {told['time']}"]
+    lines += [f"  taken to be: {name} {how}" for name, how in told["models"].items()]
     lines += [f"  {reason}" for reason in data["reasons"]]
     lines += ["parameters"]
     values = {**data["sampling"], **{f"template.{name}": value for name, value in data["template"].items()}}

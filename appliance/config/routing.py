@@ -6,35 +6,18 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from appliance.config.condition import Condition, contradictions, covers
 from appliance.config.layers import EMPTY, Overlay, empty
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
 from appliance.config.secret import Secret
 from appliance.config.suggest import did_you_mean
-from appliance.config.units import Bound, Window
 
 if TYPE_CHECKING:
     from appliance.config.world import Notes
 
 Failure = Literal["load_failed", "overloaded", "timeout", "context_exceeded"]
 _FALLBACK_WHEN: tuple[Failure, ...] = ("load_failed", "overloaded", "timeout")
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """All of what is given must hold; an empty one always does. `model`, `endpoint` and header values may be globs,
-    `effort` are those of which one is asked for, `warm` a model or an alias of one.
-    """
-
-    model: str | None = None
-    has: frozenset[str] = frozenset()
-    prompt_tokens: Bound | None = None
-    key: str | None = None
-    time: Window | None = None
-    endpoint: str | None = None
-    effort: frozenset[str] = frozenset()
-    warm: str | None = None
-    header: Mapping[str, str] = field(default_factory=empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +112,7 @@ def routing(value: Mapping[str, Any], notes: "Notes", known: Known) -> Routing:
         ),
         peers=MappingProxyType(peers),
     )
-    _Check(notes, known, found, dict(_rules(value))).all()
+    _Check(notes, known, found, dict(_rules(value)), frozenset(_halved(value, notes))).all()
     return found
 
 
@@ -143,6 +126,27 @@ def _rules(value: Mapping[str, Any]) -> Iterator[tuple[int, Rule]]:
     for i, rule in enumerate(value.get("rules", ())):
         if {"name", "use"} <= rule.keys():
             yield i, _rule(rule)
+
+
+def _halved(value: Mapping[str, Any], notes: "Notes") -> Iterator[int]:
+    """The places of rules whose conditions could not all be read: what they leave to others is not known."""
+    for path in notes.file.values:
+        if path[:2] != ("routing", "rules") or path[3:4] != ("when",) or path in notes.file.nulls:
+            continue
+        if len(path) > 4 and not str(path[4]).startswith("x-") and not _is_there(value, path[1:]):
+            yield int(path[2])
+
+
+def _is_there(value: Any, path: Path) -> bool:
+    for part in path:
+        match value:
+            case Mapping() if part in value:
+                value = value[part]
+            case list() if isinstance(part, int) and part < len(value):
+                value = value[part]
+            case _:
+                return False
+    return True
 
 
 def _rule(value: Mapping[str, Any]) -> Rule:
@@ -161,6 +165,9 @@ def _rule(value: Mapping[str, Any]) -> Rule:
             effort=frozenset(when.get("effort", ())),
             warm=when.get("warm"),
             header=MappingProxyType({name.lower(): text for name, text in when.get("header", EMPTY).items()}),
+            queue=MappingProxyType(when.get("queue", {})),
+            load=MappingProxyType(when.get("load", {})),
+            state=MappingProxyType({name: frozenset(words) for name, words in when.get("state", EMPTY).items()}),
         ),
         use=tuple(
             Goal(goal.get("to", ""), goal.get("weight", 1), goal.get("profile"), overlay(goal)) for goal in goals
@@ -171,32 +178,13 @@ def _rule(value: Mapping[str, Any]) -> Rule:
     )
 
 
-def covers(wide: Condition, narrow: Condition) -> bool:
-    """Whether the one holds, names aside, wherever the other does."""
-    same = ("key", "time", "endpoint", "warm")
-    return (
-        all(getattr(wide, name) in (None, getattr(narrow, name)) for name in same)
-        and wide.has <= narrow.has
-        and (not wide.effort or (bool(narrow.effort) and narrow.effort <= wide.effort))
-        and wide.header.items() <= narrow.header.items()
-        and (wide.prompt_tokens is None or _within(narrow.prompt_tokens, wide.prompt_tokens))
-    )
-
-
-def _within(narrow: Bound | None, wide: Bound) -> bool:
-    if narrow is None or narrow.how[0] != wide.how[0]:
-        return False
-    # A bound that includes its number begins one token further out than one that does not.
-    ends = [each.tokens + (each.how in (">", "<=")) for each in (narrow, wide)]
-    return ends[0] >= ends[1] if wide.how[0] == ">" else ends[0] <= ends[1]
-
-
 @dataclass(frozen=True, slots=True)
 class _Check:
     notes: "Notes"
     known: Known
     routing: Routing
     placed: Mapping[int, Rule]
+    halved: frozenset[int]
 
     def all(self) -> None:
         if self.routing.unknown_model is not None:
@@ -237,7 +225,7 @@ class _Check:
                     hint = did_you_mean(goal.profile, self.known.profiles)
                     self.notes.say("E202", (*where[:-1], "profile"), f"there is no profile {goal.profile}", hint)
             self.covered(i, rule, path, final)
-            if rule.when == Condition(model=rule.when.model) and self.for_every_key(rule):
+            if rule.when == Condition(model=rule.when.model) and self.takes_all_it_says(i, rule):
                 for name in self.asked(rule.when):
                     final.setdefault(name, rule.name)
 
@@ -246,7 +234,7 @@ class _Check:
         asked = self.asked(rule.when)
         if not asked or all(name in final for name in asked):
             return
-        for earlier in (each for i, each in self.placed.items() if i < place and self.for_every_key(each)):
+        for earlier in (each for i, each in self.placed.items() if i < place and self.takes_all_it_says(i, each)):
             # Tokens are counted as the first target's family writes them.
             alike = earlier.when.prompt_tokens is None or earlier.use[:1] == rule.use[:1]
             if alike and set(asked) <= set(self.asked(earlier.when)) and covers(earlier.when, rule.when):
@@ -254,8 +242,10 @@ class _Check:
                 self.notes.say("E220", path, message, "move it up, or delete it")
                 return
 
-    def for_every_key(self, rule: Rule) -> bool:
-        """Whether it holds for keys, too, whose requests may not leave this machine."""
+    def takes_all_it_says(self, place: int, rule: Rule) -> bool:
+        """Whether its conditions are known, and it holds for keys, too, whose requests may not leave this machine."""
+        if place in self.halved:
+            return False
         stays = any(isinstance(key, Mapping) and key.get("egress") == "deny" for key in self.known.keys.values())
         return not stays or not all(goal.to.partition("/")[0] in self.routing.peers for goal in rule.use)
 
@@ -286,23 +276,37 @@ class _Check:
         elif asked and all(name in final for name in asked):
             message = f"this rule is never reached: {final[asked[0]]} takes everything before it"
             self.notes.say("E220", path, message, "move it up, or delete it")
-        if when.warm is not None and when.warm not in self.known.models and when.warm not in self.known.aliases:
-            self.unknown(when.warm, (*path, "when", "warm"), [*self.known.models, *self.known.aliases])
+        if when.warm is not None:
+            self.here(when.warm, (*path, "when", "warm"))
+        for key, names in (("load", when.load), ("state", when.state)):
+            for name in names:
+                self.here(name, (*path, "when", key, name), key=True)
+        for name in when.queue:
+            self.target(name, (*path, "when", "queue", name), key=True)
+        for key, name, why in contradictions(when):
+            self.notes.say("E220", (*path, "when", key, name), f"this rule never holds: {why}", "delete one of them")
         if when.key is not None and when.key not in self.known.keys:
             hint = did_you_mean(when.key, self.known.keys)
             self.notes.say("E221", (*path, "when", "key"), f"there is no key {when.key}", hint)
 
-    def target(self, name: str, path: Path) -> None:
+    def here(self, name: str, path: Path, *, key: bool = False) -> None:
+        """Only models of this machine can be in memory."""
+        if name not in self.known.models and name not in self.known.aliases:
+            self.unknown(name, path, [*self.known.models, *self.known.aliases], key=key)
+
+    def target(self, name: str, path: Path, *, key: bool = False) -> None:
         peer, slash, _ = name.partition("/")
         if name in self.known.models or name in self.known.aliases:
             return
         if slash and peer not in self.routing.peers:
             hint = did_you_mean(peer, self.routing.peers)
-            self.notes.say("E222", path, f"there is no peer {peer}", hint or "write it under routing.peers")
+            self.notes.say("E222", path, f"there is no peer {peer}", hint or "write it under routing.peers", key=key)
         elif name in self.routing.virtual:
-            self.notes.say("E201", path, f"{name} is a virtual name, and rules are followed once", "name a model")
+            self.notes.say(
+                "E201", path, f"{name} is a virtual name, and rules are followed once", "name a model", key=key
+            )
         elif not slash:
-            self.unknown(name, path, [*self.known.models, *self.known.aliases])
+            self.unknown(name, path, [*self.known.models, *self.known.aliases], key=key)
 
     def unknown(self, name: str, path: Path, names: Iterable[str], *, key: bool = False) -> None:
         names = list(names)

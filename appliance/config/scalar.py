@@ -82,6 +82,8 @@ _QUANTITIES = {
     "tokens": "a number of tokens like 4096 or 32k",
     "rate": "a rate like 60/m",
     "bound": "a bound like >24k",
+    "requests_bound": "a bound like >4",
+    "load_bound": "a bound like >80%",
     "window": "a part of the day like 22:00-07:00",
     "date": "a day like 2027-06-30",
 }

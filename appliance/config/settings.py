@@ -70,7 +70,7 @@ def plain(value: Any) -> Any:
         case Window():
             return show_window(value)
         case Bound():
-            return f"{value.how}{show_tokens(value.tokens)}"
+            return str(value)
         case Source():
             return value.ref if value.kind in ("path", "gguf") else value.text
     return str(value)
@@ -268,6 +268,9 @@ def _rule(rule: Rule, place: int) -> Rows:
     yield ("when", "effort"), when.effort or None
     for header, value in when.header.items():
         yield ("when", "header", header), value
+    for name in ("queue", "load", "state"):
+        for model, asked in getattr(when, name).items():
+            yield ("when", name, model), asked
     yield ("use",), Setting(rule.use, lambda goals: [_goal(goal, rule.weighted) for goal in goals])
     yield ("prefer",), rule.prefer
     yield ("sticky",), rule.sticky

@@ -32,15 +32,20 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A comparison with a number of tokens: `<`, `<=`, `>` or `>=`."""
+    """A comparison with a number, of tokens where there is no other `unit`: `<`, `<=`, `>` or `>=`."""
 
     how: Literal["<", "<=", ">", ">="]
-    tokens: int
+    count: int
+    unit: Literal["", "%"] = ""
 
-    def holds(self, count: int) -> bool:
-        return {"<": count < self.tokens, "<=": count <= self.tokens, ">": count > self.tokens}.get(
-            self.how, count >= self.tokens
+    def holds(self, count: float) -> bool:
+        return {"<": count < self.count, "<=": count <= self.count, ">": count > self.count}.get(
+            self.how, count >= self.count
         )
+
+    def __str__(self) -> str:
+        """As it would be written."""
+        return f"{self.how}{self.count}%" if self.unit else f"{self.how}{show_tokens(self.count)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +124,41 @@ def rate(value: str | int | float) -> Rate:
 
 def bound(value: str | int | float) -> Bound:
     """A comparison like `>24k`; a number alone means at least. Raises NotAQuantity."""
+    how, number = _compared(value, ">24k or <=4096")
+    return _that_tells(Bound(how, tokens(number)), math.inf)
+
+
+def requests_bound(value: str | int | float) -> Bound:
+    """A comparison like `>4` with a number of requests; a number alone means at least. Raises NotAQuantity."""
+    how, number = _compared(value, ">4 or <=16")
+    if not number.isdecimal():
+        raise NotAQuantity(f"{number} is not a number of requests", "write it like >4 or <=16")
+    return _that_tells(Bound(how, int(number)), math.inf)
+
+
+def load_bound(value: str | int | float) -> Bound:
+    """A comparison like `>80%`; a share alone means at least. Raises NotAQuantity."""
+    how, number = _compared(value, ">80% or <50%")
+    share = _NUMBER.fullmatch(number)
+    if share is None or share[2] != "%" or "." in share[1]:
+        raise NotAQuantity(f"{value} is no part of the rows", "write it like >80% or <50%")
+    return _that_tells(Bound(how, int(share[1]), "%"), 100)
+
+
+def _compared(value: str | int | float, like: str) -> tuple[Literal["<", "<=", ">", ">="], str]:
     match = _BOUND.fullmatch(str(value))
     if match is None:
-        raise NotAQuantity(f"{value} is not a bound", "write it like >24k or <=4096")
-    return Bound(cast(Any, match[1] or ">="), tokens(match[2]))
+        raise NotAQuantity(f"{value} is not a bound", f"write it like {like}")
+    return cast(Any, match[1] or ">="), match[2]
+
+
+def _that_tells(bound: Bound, most: float) -> Bound:
+    """Raises NotAQuantity for one that holds for all that can be, or for nothing."""
+    if bound.holds(0) and bound.holds(most):
+        raise NotAQuantity(f"{bound} always holds", "delete it")
+    if not bound.holds(0) and not bound.holds(most):
+        raise NotAQuantity(f"{bound} never holds", f"it is at least 0{' and at most 100%' if bound.unit else ''}")
+    return bound
 
 
 def window(value: str | int | float) -> Window:
@@ -157,6 +193,8 @@ UNITS: Mapping[str, Callable[[str | int | float], Amount]] = {
     "tokens": tokens,
     "rate": rate,
     "bound": bound,
+    "requests_bound": requests_bound,
+    "load_bound": load_bound,
     "window": window,
     "date": day,
 }

@@ -134,9 +134,10 @@ class Wording:
     def count(self, error: Violation) -> Iterator[Found]:
         schema = error.schema
         least, most = schema.get("minItems", 0), schema.get("maxItems")
-        wanted = f"exactly {least}" if least == most else f"at least {least}" if least else f"at most {most}"
+        bound = least if len(error.value) < least else most
+        wanted = f"{'exactly' if least == most else 'at least' if bound == least else 'at most'} {bound}"
         values = "1 value" if len(error.value) == 1 else f"{len(error.value) or 'no'} values"
-        message = f"{values} where {wanted} {'is' if least == 1 else 'are'} expected"
+        message = f"{values} where {wanted} {'is' if bound == 1 else 'are'} expected"
         yield Found(error.path, at(self.values[error.path], "E105", error.path, message, like(schema)), False, 2)
 
     def missing(self, error: Violation) -> Iterator[Found]:

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from appliance.config.condition import Condition
 from appliance.config.deployment import Deployment, ModelSpec, Overlay, Target
 from appliance.config.layers import empty
 from appliance.config.peered import is_peer
-from appliance.config.routing import Condition, Failure, Goal, Rule
+from appliance.config.routing import Failure, Goal, Rule
 from appliance.config.sampling import find, is_named, parted
 from appliance.errors import (
     ApplianceError,
@@ -31,13 +32,28 @@ from appliance.errors import (
 
 
 @dataclass(frozen=True, slots=True)
+class ModelNow:
+    """How a model is at this moment: its state, how many requests wait for it or a row, the part of its rows that is
+    busy.
+    """
+
+    state: str = "cold"
+    waiting: int = 0
+    load: float = 0.0
+
+
+IDLE = ModelNow()
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What rules may look at. `headers` are by lower-case name, `minute` is that of the day in `server.time_zone`,
     `effort` "" where none is asked for.
 
     `session` and `prefix` are texts a conversation keeps, "" where unknown; `draw` is 0..1, new for each request;
-    `warm` are the models in memory, `down` the peers that are not well. `scale` says by family how many tokens one of
-    `prompt_tokens`, which is an estimate, has turned out to be. What `stays` may not leave this machine.
+    `now` is how models are, cold and idle where they are not in it; `down` the peers that are not well. `scale` says
+    by family how many tokens one of `prompt_tokens`, which is an estimate, has turned out to be. What `stays` may not
+    leave this machine.
     """
 
     model: str
@@ -51,10 +67,18 @@ class Facts:
     session: str = ""
     prefix: str = ""
     draw: float = 0.0
-    warm: frozenset[str] = frozenset()
+    now: Mapping[str, ModelNow] = field(default_factory=empty)
     down: frozenset[str] = frozenset()
     scale: Mapping[str, float] = field(default_factory=empty)
     stays: bool = False
+
+    def of(self, model: str) -> ModelNow:
+        """How this model is."""
+        return self.now.get(model, IDLE)
+
+    def warm(self, model: str) -> bool:
+        """Whether it answers without being loaded first."""
+        return self.of(model).state == "ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +184,7 @@ def _unmet_condition(deployment: Deployment, when: Condition, facts: Facts, name
     if missing := when.has - facts.has:
         yield f"it has no {', '.join(sorted(missing))}"
     if (bound := when.prompt_tokens) is not None and not bound.holds(about):
-        yield f"about {about} prompt tokens are not {bound.how}{bound.tokens}"
+        yield f"about {about} prompt tokens are not {bound}"
     if when.key is not None and when.key != facts.key:
         yield f"the key is {facts.key or 'none'}, not {when.key}"
     if when.time is not None and not when.time.holds(facts.minute):
@@ -169,11 +193,29 @@ def _unmet_condition(deployment: Deployment, when: Condition, facts: Facts, name
         yield f"it came to {facts.endpoint}"
     if when.effort and facts.effort not in when.effort:
         yield f"the reasoning effort is {facts.effort or 'not given'}"
-    if when.warm is not None and find(deployment, when.warm).model.name not in facts.warm:
-        yield f"{when.warm} is not in memory"
+    yield from _unmet_now(deployment, when, facts)
     for header, wanted in when.header.items():
         if not fnmatch.fnmatchcase(facts.headers.get(header, ""), wanted):
             yield f"the header {header} is not {wanted}"
+
+
+def _unmet_now(deployment: Deployment, when: Condition, facts: Facts) -> Iterator[str]:
+    """What of a condition the models as they are keep from holding."""
+
+    def now(name: str) -> ModelNow:
+        return facts.of(find(deployment, name).model.name)
+
+    if when.warm is not None and now(when.warm).state != "ready":
+        yield f"{when.warm} is not in memory"
+    for name, states in when.state.items():
+        if (state := now(name).state) not in states:
+            yield f"{name} is {state}"
+    for name, bound in when.queue.items():
+        if not bound.holds(waiting := now(name).waiting):
+            yield f"{waiting} wait for {name}, which is not {bound}"
+    for name, bound in when.load.items():
+        if not bound.holds(busy := 100 * now(name).load):
+            yield f"{busy:.0f}% of the rows of {name} are busy, which is not {bound}"
 
 
 def _choose(deployment: Deployment, rule: Rule, facts: Facts) -> tuple[Goal, str]:
@@ -186,12 +228,12 @@ def _choose(deployment: Deployment, rule: Rule, facts: Facts) -> tuple[Goal, str
     if len(goals) == 1:
         return goals[0], "the only one that can" if len(rule.use) > 1 else "its only target"
     if rule.prefer == "warm":
-        goals = [goal for goal in goals if find(deployment, goal.to).model.name in facts.warm] or goals
+        goals = [goal for goal in goals if facts.warm(models[goal.to].name)] or goals
     if text := {"session": facts.session, "prefix": facts.prefix, "never": ""}[rule.sticky]:
         return max(goals, key=lambda goal: _pull(goal, text)), f"which this {rule.sticky} sticks to"
     if rule.weighted:
         return _drawn(goals, facts.draw), "drawn by weight"
-    return goals[0], "warm" if find(deployment, goals[0].to).model.name in facts.warm else "first in order"
+    return goals[0], "warm" if facts.warm(models[goals[0].to].name) else "first in order"
 
 
 def _peer(model: ModelSpec) -> str | None:

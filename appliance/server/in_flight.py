@@ -28,6 +28,8 @@ class Entry:
     key: str | None = None
     urgent: bool = True
     rank: int = 0
+    rows: int = 1
+    """How many rows its answers take."""
     leaves: bool = False
     """It was told to end."""
 

@@ -1,14 +1,15 @@
 """Which model answers a request, with all that the server knows of it."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 from appliance.config.deployment import Deployment
+from appliance.config.peered import AT_ONCE
 from appliance.control.clock import now_in
 from appliance.control.facts import facts_of
 from appliance.control.keys import check
-from appliance.control.residency import EngineState
-from appliance.control.router import Route, route
+from appliance.control.router import ModelNow, Route, route
 from appliance.errors import BadRequest
 from appliance.server.caller import Caller
 from appliance.server.context import Context
@@ -31,12 +32,28 @@ def route_of(caller: Caller, context: Context, deployment: Deployment, asked: Ge
             facts,
             minute=now.hour * 60 + now.minute,
             draw=random.random(),
-            warm=_warm(context),
+            now=_now(context, deployment),
             down=frozenset(traffic.peers.down()),
             scale=traffic.scale,
         )
     return route(deployment, facts)
 
 
-def _warm(context: Context) -> frozenset[str]:
-    return frozenset(each.name for each in context.supervisor.status() if each.state is EngineState.READY)
+def _now(context: Context, deployment: Deployment) -> dict[str, ModelNow]:
+    """How every model is, and every one of a peer's that requests are for. Models that share an engine share rows."""
+    engines = {name: model.fingerprint for name, model in deployment.models.items()}
+    rows: Counter[str] = Counter()
+    for model in deployment.models.values():
+        rows[model.fingerprint] = max(rows[model.fingerprint], model.concurrency)
+    waiting, busy = Counter[str](), Counter[str]()
+    for entry in context.in_flight:
+        engine = engines.setdefault(entry.model, entry.model)
+        if entry.prompt_tokens is not None:
+            busy[engine] += entry.rows
+        elif not entry.leaves:
+            waiting[engine] += 1
+    states = {each.name: each.state for each in context.supervisor.status() if not each.retired}
+    return {
+        name: ModelNow(states.get(name, "cold"), waiting[engine], min(1.0, busy[engine] / (rows[engine] or AT_ONCE)))
+        for name, engine in engines.items()
+    }

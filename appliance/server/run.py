@@ -98,6 +98,7 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
         key=caller.key_name,
         urgent=caller.urgent,
         rank=priority(caller.key, 0),
+        rows=max(1, len(asked.prompts)) * asked.n,
     )
     return Run(
         context,
@@ -158,7 +159,7 @@ async def answer(run: Run) -> Answer:
         id=run.entry.answer,
         created=int(run.entry.started),
         model=asked.model,
-        choices=max(1, len(asked.prompts)) * asked.n,
+        choices=run.entry.rows,
         include_usage=asked.include_usage,
         clock=lambda: time.perf_counter() - run.started,
         prompts=await texts_of(run.context, run.target.model, asked.prompts) if run.decoded.echoes else (),

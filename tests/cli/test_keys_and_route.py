@@ -28,8 +28,11 @@ models:
   big: {source: 'fake:s.yaml'}
 profiles: {terse: {sampling: {temperature: 0.3}}}
 routing:
-  virtual: [auto]
+  virtual: [auto, busy]
   rules:
+    - {name: crowd, when: {model: busy, queue: {small: ">4"}, state: {big: [loading]}}, use: big}
+    - {name: full, when: {model: busy, load: {small: ">=80%"}}, use: big}
+    - {name: calm, when: {model: busy}, use: small}
     - {name: nightly, when: {model: auto, key: ci, time: "22:00-07:00"}, use: [{to: big, profile: terse}]}
     - {name: beta, when: {model: auto, header: {x-track: beta}}, use: big}
     - {name: rest, when: {model: auto}, use: [small, big], prefer: warm}
@@ -185,12 +188,35 @@ def test_it_says_the_final_parameters_and_why(here: Path) -> None:
     assert {"max_tokens = 100", "temperature = 0.3", "changed by policy: max_tokens=clamped(900>100)"} <= set(lines)
 
 
+BUSY: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "nothing said": ((), "calm", "small cold, 0 waiting, 0% of its rows busy"),
+    "a queue, and a load": (
+        ("--queue", "small=5", "--state", "big=loading"),
+        "crowd",
+        "small cold, 5 waiting, 0% of",
+    ),
+    "a short queue": (("--queue", "small=4", "--state", "big=loading"), "calm", "big loading, 0 waiting, 0% of its"),
+    "busy rows": (("--load", "small=80%", "--warm", "small"), "full", "small ready, 0 waiting, 80% of its rows busy"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "rule", "words"), BUSY.values(), ids=BUSY)
+def test_it_says_how_models_are_taken_to_be(here: Path, arguments: tuple[str, ...], rule: str, words: str) -> None:
+    done = run(here, "route", "--request", "-", *arguments, stdin=body(model="busy"))
+    assert f"rule {rule} holds" in done.stdout
+    assert f"  taken to be: {words}" in done.stdout
+
+
 REFUSED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "a key nobody has": (("--key", "cx"), body(), "there is no key cx"),
     "a model the key may not use": (("--key", "ci"), body(model="big"), "may not use the model `big`"),
     "a model nobody has": ((), body(model="bgi"), "there is no model `bgi`"),
     "no request": ((), "{", "JSON"),
     "no such endpoint": (("--endpoint", "/v2"), body(), "/v1/messages"),
+    "no such state": (("--state", "big=hot"), body(), "a model is one of cold, loading, ready, draining"),
+    "no model in a state": (("--state", "bgi=cold"), body(), "there is no model `bgi`"),
+    "no number": (("--queue", "big=many"), body(), "write it like 5"),
+    "nothing said of a model": (("--load", "big"), body(), "write it like --load big="),
     "no such time": (("--at", "25:00"), body(), "write it like 23:30"),
 }
 

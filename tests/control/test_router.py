@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.config.condition import STATES
 from appliance.config.deployment import Deployment, Overlay
-from appliance.control.router import Facts, failure_of, lacks, route
+from appliance.control.router import Facts, ModelNow, failure_of, lacks, route
 from appliance.errors import (
     ApplianceError,
     BadRequest,
@@ -24,7 +25,7 @@ from appliance.errors import (
 from tests.process.site import Site
 
 ROUTING = {
-    "virtual": ["auto", "cheap", "spread", "kept", "warm", "none", "strict", "off"],
+    "virtual": ["auto", "cheap", "spread", "kept", "warm", "none", "strict", "off", "busy"],
     "rules": [
         {"name": "pictures", "when": {"model": "auto", "has": ["images"]}, "use": ["big", "seer"]},
         {"name": "beta", "when": {"model": "auto", "header": {"X-Track": "beta*"}}, "use": "next"},
@@ -52,6 +53,12 @@ ROUTING = {
         {"name": "never", "when": {"model": "none", "key": "ci"}, "use": "big"},
         {"name": "exact", "when": {"model": "strict", "prompt_tokens": ">=100"}, "use": "big"},
         {"name": "below", "when": {"model": "strict", "prompt_tokens": "<100"}, "use": "small"},
+        {"name": "fresh", "when": {"model": "busy", "state": {"big": ["cold", "loading"]}, "queue": {"big": "<=2"}},
+         "use": "small"},
+        {"name": "crowded", "when": {"model": "busy", "queue": {"big": ">4"}}, "use": "next"},
+        {"name": "loaded up", "when": {"model": "busy", "load": {"big": ">=100%", "fast": "<50%"}}, "use": "fast"},
+        {"name": "leaving", "when": {"model": "busy", "state": {"fast": ["draining"]}}, "use": "seer"},
+        {"name": "as ever", "when": {"model": "busy"}, "use": "big"},
         {"name": "zero", "when": {"model": "off"}, "use": [{"to": "big", "weight": 0}]},
     ],
     "fallback": {
@@ -93,8 +100,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 def facts(model: str, **more: object) -> Facts:
     has = more.pop("has", ())
-    warm = more.pop("warm", ())
-    return Facts(model, has=frozenset(has), warm=frozenset(warm), **more)  # type: ignore[arg-type, call-overload]
+    warm = dict.fromkeys(more.pop("warm", ()), ModelNow("ready"))  # type: ignore[call-overload]
+    return Facts(model, has=frozenset(has), now={**warm, **more.pop("now", {})}, **more)  # type: ignore[arg-type, call-overload]
 
 
 NIGHT, NOON, DAY = 23 * 60, 12 * 60, 9 * 60
@@ -162,8 +169,20 @@ CASES: dict[str, tuple[Facts, str, str | None]] = {
     "no session to stick to": (facts("kept", headers={"x-by": "session"}, draw=0.1), "big", "sticks"),
     "no session, another draw": (facts("kept", headers={"x-by": "session"}, draw=0.9), "next", "sticks"),
     "no prefix to stick to": (facts("kept"), "big", "prefixes"),
+    "nothing is known of a model: it is cold and idle": (facts("busy"), "small", "fresh"),
+    "a model that is loading": (facts("busy", now={"big": ModelNow("loading", 2)}), "small", "fresh"),
+    "a model that loads for too many": (facts("busy", now={"big": ModelNow("loading", 3)}), "big", "as ever"),
+    "a model that is ready": (facts("busy", now={"big": ModelNow("ready")}), "big", "as ever"),
+    "a queue of just the bound": (facts("busy", now={"big": ModelNow("ready", 4)}), "big", "as ever"),
+    "a longer queue": (facts("busy", now={"big": ModelNow("ready", 5)}), "next", "crowded"),
+    "a longer queue of another": (facts("busy", warm=["big"], now={"small": ModelNow("ready", 5)}), "big", "as ever"),
+    "all rows busy": (facts("busy", now={"big": ModelNow("ready", 0, 1.0)}), "small", "loaded up"),
+    "nearly all rows busy": (facts("busy", now={"big": ModelNow("ready", 0, 0.99)}), "big", "as ever"),
+    "all rows busy, and half of the other's": (
+        facts("busy", now={"big": ModelNow("ready", 0, 1.0), "small": ModelNow("ready", 0, 0.5)}), "big", "as ever"),
+    "a state by an alias": (facts("busy", warm=["big"], now={"small": ModelNow("draining")}), "seer", "leaving"),
     "a rule for a key that has it": (facts("none", key="ci"), "big", "never"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("asked", "model", "rule"), CASES.values(), ids=CASES)
@@ -307,6 +326,7 @@ def test_each_error_is_one_reason_or_none(error: ApplianceError, failure: str | 
 
 
 # ---- what holds for every request
+nows = st.builds(ModelNow, st.sampled_from(STATES), st.integers(0, 9), st.floats(0, 1))
 requests = st.builds(
     Facts,
     model=st.one_of(
@@ -323,7 +343,7 @@ requests = st.builds(
     session=st.text(max_size=4),
     prefix=st.text(max_size=4),
     draw=st.floats(0, 1),
-    warm=st.frozensets(st.sampled_from(["big", "next", "small", "seer"])),
+    now=st.dictionaries(st.sampled_from(["big", "next", "small", "seer"]), nows),
 )
 
 

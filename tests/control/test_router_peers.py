@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from appliance.config.condition import STATES, Condition
 from appliance.config.deployment import Deployment
 from appliance.config.peered import is_peer
-from appliance.config.routing import Condition, Fallback, Goal, Peer, Routing, Rule
-from appliance.config.units import bound
-from appliance.control.router import Facts, Route, route
+from appliance.config.routing import Fallback, Goal, Peer, Routing, Rule
+from appliance.config.units import bound, load_bound, requests_bound
+from appliance.control.router import Facts, ModelNow, Route, route
 from appliance.errors import ApplianceError, EgressDenied, UnknownModel
 from tests.process.site import Site
 
@@ -101,6 +102,11 @@ conditions = st.builds(
     prompt_tokens=st.sampled_from([None, bound(">100"), bound("<=50")]),
     key=st.sampled_from([None, "k"]),
     warm=st.sampled_from([None, "big", "fast"]),
+    queue=st.dictionaries(
+        st.sampled_from(["big", "far/big"]), st.sampled_from([requests_bound(">1"), requests_bound(1)])
+    ),
+    load=st.dictionaries(st.sampled_from(["big", "fast"]), st.just(load_bound(">50%"))),
+    state=st.dictionaries(st.sampled_from(["big", "fast"]), st.frozensets(st.sampled_from(STATES), min_size=1)),
 )
 rules = st.builds(
     Rule,
@@ -132,7 +138,10 @@ requests = st.builds(
     session=st.text(max_size=3),
     prefix=st.text(max_size=3),
     draw=st.floats(0, 1),
-    warm=st.frozensets(st.sampled_from(["big", "small"])),
+    now=st.dictionaries(
+        st.sampled_from(["big", "small", "far/big"]),
+        st.builds(ModelNow, st.sampled_from(STATES), st.integers(0, 3), st.floats(0, 1)),
+    ),
     down=st.frozensets(st.sampled_from(["far", "other"])),
     scale=st.dictionaries(st.just("generic"), st.floats(0.25, 4)),
     stays=st.booleans(),

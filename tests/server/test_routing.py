@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,50 @@ def test_a_full_queue_answers_at_once_and_lets_in_again(tmp_path: Path) -> None:
             assert 1 <= int(refused.headers["retry-after"]) <= 120
         running.until("appliance_generations_running", 0)
         assert running.post(chat("demo")).status_code == 200
+
+
+BUSY = """
+models:
+  later: {source: 'fake:./later.yaml'}
+  one: {source: 'fake:./endless.yaml', concurrency: 1, context: 1000k}
+  two: {source: 'fake:./endless.yaml', concurrency: 2, context: 1000k}
+  demo: {source: 'fake:./demo.yaml'}
+routing:
+  virtual: [auto]
+  rules:
+    - {name: crowd, when: {queue: {later: ">1"}, state: {later: [loading]}}, use: demo}
+    - {name: full, when: {load: {one: ">=100%"}}, use: demo}
+    - {name: half, when: {load: {two: ">=50%"}, state: {two: [ready]}}, use: demo}
+    - {name: rest, use: demo}
+"""
+
+
+def test_rules_see_how_models_are(tmp_path: Path) -> None:
+    deployment(tmp_path)
+    (tmp_path / "later.yaml").write_text("text: at last\nload_ms: 60000\n")
+    (tmp_path / "endless.yaml").write_text("text: 'on and on '\nendless: true\nstep_ms: 5\ncontext: 1000000\n")
+    file = tmp_path / "busy.yaml"
+    file.write_text(f"version: 1\nserver: {{listen: 127.0.0.1:0}}{BUSY}")
+    with Up.start(file) as running, ExitStack() as held:
+        running.wait_for("ready")
+
+        def ask(model: str) -> None:
+            sock = held.enter_context(running.connection())
+            sock.sendall(raw_post(json.dumps(chat(model, stream=True, max_tokens=900_000)).encode()))
+            if model != "later":
+                assert b"data: " in sock.recv(65536)
+
+        def rule() -> str:
+            return running.post(chat("auto")).headers["x-appliance-route"]
+
+        assert rule() == "rest"
+        ask("later")
+        running.until('appliance_model_waiting{model="later"}', 1)
+        assert rule() == "rest"
+        ask("two")
+        assert rule() == "half"
+        ask("one")
+        assert rule() == "full"
+        ask("later")
+        running.until('appliance_model_waiting{model="later"}', 2)
+        assert rule() == "crowd"

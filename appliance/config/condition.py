@@ -1,0 +1,76 @@
+"""What a rule asks of a request and of the models at that moment, and which conditions leave others nothing. PURE."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from appliance.config.layers import empty
+from appliance.config.units import Bound, Window
+
+STATES = ("cold", "loading", "ready", "draining")
+"""What a model can be in."""
+_WITH_ROWS = frozenset({"ready", "draining"})
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """All of what is given must hold; an empty one always does. `model`, `endpoint` and header values may be globs,
+    `effort` are those of which one is asked for, `warm` a model or an alias of one.
+
+    By model or alias, `queue` bounds the requests that wait, `load` the busy rows in percent, `state` are the states
+    of which it is in one.
+    """
+
+    model: str | None = None
+    has: frozenset[str] = frozenset()
+    prompt_tokens: Bound | None = None
+    key: str | None = None
+    time: Window | None = None
+    endpoint: str | None = None
+    effort: frozenset[str] = frozenset()
+    warm: str | None = None
+    header: Mapping[str, str] = field(default_factory=empty)
+    queue: Mapping[str, Bound] = field(default_factory=empty)
+    load: Mapping[str, Bound] = field(default_factory=empty)
+    state: Mapping[str, frozenset[str]] = field(default_factory=empty)
+
+    def states(self, model: str) -> frozenset[str]:
+        """Those in which it may hold."""
+        asked = self.state.get(model, frozenset(STATES))
+        return asked & {"ready"} if self.warm == model else asked
+
+
+def covers(wide: Condition, narrow: Condition) -> bool:
+    """Whether the one holds, names aside, wherever the other does."""
+    same = ("key", "time", "endpoint")
+    return (
+        all(getattr(wide, name) in (None, getattr(narrow, name)) for name in same)
+        and wide.has <= narrow.has
+        and (not wide.effort or (bool(narrow.effort) and narrow.effort <= wide.effort))
+        and wide.header.items() <= narrow.header.items()
+        and (wide.prompt_tokens is None or _within(narrow.prompt_tokens, wide.prompt_tokens))
+        and all(_within(narrow.queue.get(model), bound) for model, bound in wide.queue.items())
+        and all(_within(narrow.load.get(model), bound) for model, bound in wide.load.items())
+        and all(narrow.states(model) <= wide.states(model) for model in _with_states(wide))
+    )
+
+
+def contradictions(when: Condition) -> Iterator[tuple[str, str, str]]:
+    """What can never hold: which of its keys, of which model, and why."""
+    for model in when.state:
+        if when.state[model] and not when.states(model):
+            yield "state", model, f"{model} cannot be in memory and {' or '.join(sorted(when.state[model]))}"
+    for model, bound in when.load.items():
+        if not bound.holds(0) and when.states(model) and not when.states(model) & _WITH_ROWS:
+            yield "load", model, f"{model} has no busy rows while it is {' or '.join(sorted(when.states(model)))}"
+
+
+def _with_states(when: Condition) -> set[str]:
+    return {*when.state, *([when.warm] if when.warm is not None else [])}
+
+
+def _within(narrow: Bound | None, wide: Bound) -> bool:
+    if narrow is None or narrow.how[0] != wide.how[0]:
+        return False
+    # A bound that includes its number begins one further out than one that does not.
+    ends = [each.count + (each.how in (">", "<=")) for each in (narrow, wide)]
+    return ends[0] >= ends[1] if wide.how[0] == ">" else ends[0] <= ends[1]
