@@ -71,7 +71,7 @@ PURE = [
     "control/activations.py",
     "control/demand.py", "control/status.py",
     "control/eviction.py", "control/residency.py", "control/rollback.py", "control/turns.py",
-    "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py",
+    "control/speech.py", "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py",
     "engine/prefix_cache.py", "engine/lookup.py", "engine/drafting.py", "engine/speculation.py",
     "engine/sequence.py", "server/metrics.py", "server/cards.py", "server/submission.py", "server/dashboard.py",
 ]  # fmt: skip

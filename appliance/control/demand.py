@@ -13,6 +13,7 @@ from appliance.config.tuning import Kv
 from appliance.control.eviction import Policy
 from appliance.control.footprint import BASE_BYTES, ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
+from appliance.control.speech import Speech
 from appliance.models.store import Store
 from appliance.vocab.request import GenerateRequest, Message
 from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
@@ -75,6 +76,7 @@ class Demand:
             startup=any(model.load == "startup" for model in self.models),
             present=self.place.path is not None,
             retry=self.first.retry_load,
+            speech=tuple(Speech.of(model) for model in self.models),
         )
 
     @property

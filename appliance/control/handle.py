@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import appliance
+from appliance.control.speech import Mismatches, Speech
 from appliance.control.stream import Stream
 from appliance.control.suspicion import End
 from appliance.errors import BodyTooLarge, EngineDied, LoadFailed, Overloaded, WireError, revive
@@ -184,14 +185,13 @@ class EngineHandle:
             raise revive(failed.code, failed.message, failed.param)
         return counted
 
-    async def probe(
-        self, template: str | None, kwargs: Mapping[str, Any], tools: str, reasoning: str
-    ) -> tuple[str, ...]:
-        """What of a chat template (None: the model's own) and these dialects does not agree. Raises EngineDied."""
+    async def probe(self, speech: Speech) -> Mismatches:
+        """What of a chat template and these dialects does not agree. Raises EngineDied."""
         if self._disconnected.is_set():
             raise self._death()
         probed = await self._ask(
-            self._probes, lambda nonce: frames.Probe(nonce, template, dict(kwargs), tools, reasoning)
+            self._probes,
+            lambda nonce: frames.Probe(nonce, speech.template, speech.variables, speech.tools, speech.reasoning),
         )
         return probed.mismatches
 

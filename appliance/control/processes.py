@@ -1,21 +1,23 @@
 """The engine processes, from spawn to reaped: what the registry orders is done, and it learns what became of it."""
 
 import asyncio
-import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 
 from appliance import log
+from appliance.config.deployment import ModelSpec
 from appliance.control import memory, registry
 from appliance.control.demand import Demand
 from appliance.control.handle import Backend, EngineHandle, Launch
 from appliance.control.machine import Machine
-from appliance.control.run import Run, Speech
+from appliance.control.run import Run
 from appliance.control.sizes import Sizes
 from appliance.control.spare import Spare
+from appliance.control.speech import Mismatches, Speech, lost
 from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
-from appliance.control.vigil import probe, watch
+from appliance.control.vigil import try_out, watch
 from appliance.control.watchdog import Bound
 from appliance.errors import EngineDied, LoadFailed
 
@@ -29,7 +31,8 @@ class Processes:
     """`runs` are those that are not reaped yet, by number; `empty` is set while there are none.
 
     Every `start` is answered by the registry's `on_gone`, once, and before it by `on_ready` and `on_lost` where these
-    happen. An engine `on_trial` must generate a token before it counts as ready. `on_death` is called with model, pid
+    happen. An engine `on_trial` must generate a token before it counts as ready, and read of its template what the
+    engine before it read. `on_death` is called with model, pid
     and end of one that ended by itself; `counts` holds loads, unloads, deaths and load_failures by kind and model.
     """
 
@@ -53,6 +56,7 @@ class Processes:
         self._sizes = sizes
         self._bound, self._on_trial, self._on_death, self._next_id = bound, on_trial, on_death, next_id
         self._share = 0
+        self._heard: dict[str, Mismatches] = {}
         self.spare = Spare(own)
 
     def start(self, number: int, demand: Demand) -> None:
@@ -88,10 +92,12 @@ class Processes:
 
     def follow(self, demands: Mapping[str, Demand]) -> None:
         """What the deployment now asks of each engine."""
+        named = {model.name for demand in demands.values() for model in demand.models}
+        self._heard = {name: found for name, found in self._heard.items() if name in named}
         for number, run in self.runs.items():
             run.demand = demands.get(run.demand.fingerprint, run.demand)
             if run.ready is not None and run.handle is not None:
-                self._own(self._listen(run, run.handle), f"probe {number}")
+                run.listening = self._own(self._listen(run, run.handle), f"probe {number}")
 
     def share(self, size: int) -> None:
         """Each may grow by so many bytes."""
@@ -141,7 +147,7 @@ class Processes:
             _log.info("model.loading", model=name, pid=handle.pid)
             await self._get_ready(number, run, handle)
             self._happen(registry.on_ready, number)
-            self._own(self._listen(run, handle), f"probe {number}")
+            run.listening = self._own(self._listen(run, handle), f"probe {number}")
             self.configure()
             self._replenish()
             await watch(handle, self._bound, run.demand.stall_target)
@@ -168,27 +174,40 @@ class Processes:
                   notes=list(info.notes))  # fmt: skip
         self.counts["loads", name] += 1
         if self._on_trial(run.demand.fingerprint):
-            await probe(handle, self._next_id(), info.context, run.demand.load_timeout)
+            await try_out(
+                handle, self._next_id(), info.context, run.demand.load_timeout, lambda: self._worse(run, handle)
+            )
         await self.measure(number)
         handle.check()
 
     async def _listen(self, run: Run, handle: EngineHandle) -> None:
         """Find out whether templates and dialects of its models agree. Nobody waits for that."""
+        with suppress(EngineDied):
+            async for model, found in self._hear(run, handle):
+                self._heard[model.name] = found
+                if found:
+                    self._happen(registry.on_tick)
+
+    async def _worse(self, run: Run, handle: EngineHandle) -> tuple[str, ...]:
+        """What its models do not agree about though they did so far. Raises EngineDied."""
+        heard = [(model.name, found) async for model, found in self._hear(run, handle)]
+        if listening := [other.listening for other in self.runs.values() if other.listening is not None]:
+            await asyncio.wait(listening)
+        # The deployment may have taken back meanwhile what is tried here.
+        on_trial = self._on_trial(run.demand.fingerprint)
+        return tuple(why for name, found in heard for why in lost(self._heard.get(name), found) if on_trial)
+
+    async def _hear(self, run: Run, handle: EngineHandle) -> AsyncIterator[tuple[ModelSpec, Mismatches]]:
+        """What of each model does not agree, asked once for all that speak alike. Raises EngineDied."""
         for model in run.demand.models:
             speech = Speech.of(model)
-            if speech in run.spoken:
-                continue
-            run.spoken[speech] = ()
-            try:
-                kwargs = json.loads(speech.kwargs)
-                found = await handle.probe(speech.template, kwargs, speech.tools, speech.reasoning)
-            except EngineDied:
-                return
-            run.spoken[speech] = found
-            for message in found:
-                _log.warning("model.dialect_mismatch", model=model.name, reason=message)
-            if found:
-                self._happen(registry.on_tick)
+            if speech not in run.spoken:
+                run.spoken[speech] = None
+                found = run.spoken[speech] = await handle.probe(speech)
+                for message in found.values():
+                    _log.warning("model.dialect_mismatch", model=model.name, reason=message)
+            if (known := run.spoken[speech]) is not None:
+                yield model, known
 
     async def _ended(self, name: str, run: Run, handle: EngineHandle) -> bool:
         if run.stopping:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from appliance.config.tuning import RetryLoad
 from appliance.control.eviction import Policy
 from appliance.control.failures import Failure
+from appliance.control.speech import Speech
 from appliance.errors import ApplianceError
 
 
@@ -26,7 +27,8 @@ class Want:
     """What the models sharing one engine want of it, the strongest of each.
 
     `present` says whether the files are here, `bytes` what its process is expected to take, `measured` what it took
-    the last time, before we started; `activations` are what its largest step takes more.
+    the last time, before we started; `activations` are what its largest step takes more. `speech` is how its models
+    are spoken to.
     """
 
     fingerprint: str
@@ -39,6 +41,7 @@ class Want:
     startup: bool = False
     present: bool = True
     retry: RetryLoad = RetryLoad()
+    speech: tuple[Speech, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,11 +38,13 @@ def standing_by(state: Registry, engine: Engine) -> bool:
 def keep_rolled(
     state: Registry, wants: Mapping[str, Want], names: Mapping[str, str]
 ) -> tuple[Registry, dict[str, Want], dict[str, str]]:
-    """A deployment that still asks for what has failed: the old engines go on serving it."""
+    """A deployment that still asks for what has failed: the old engines go on serving it, unless its models are
+    spoken to in another way, which may be all that was wrong.
+    """
     kept, wants, names = {}, dict(wants), dict(names)
     for new, back in state.rolled.items():
         old = back.old.fingerprint
-        if new not in wants or old in wants:
+        if new not in wants or old in wants or wants[new].speech != back.new.speech:
             continue
         asked = wants.pop(new)
         live = replace(back.old, pinned=asked.pinned, idle_unload=asked.idle_unload, startup=asked.startup)

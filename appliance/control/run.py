@@ -1,43 +1,22 @@
 """One engine process as the server sees it: what it serves, who holds it, and what it was last told."""
 
-import json
+import asyncio
 from dataclasses import dataclass, field
-from typing import Self
 
 from appliance.config.deployment import ModelSpec
-from appliance.config.overlay import merge_template
 from appliance.control.demand import Demand
 from appliance.control.handle import EngineHandle
 from appliance.control.lease import Lease
+from appliance.control.speech import Mismatches, Speech
 from appliance.vocab.spec import EngineSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Speech:
-    """How a model is spoken to and read: its template (None: its own), the template's variables as JSON, and the
-    dialects.
-    """
-
-    template: str | None
-    kwargs: str
-    tools: str
-    reasoning: str
-
-    @classmethod
-    def of(cls, model: ModelSpec) -> Self:
-        family = model.family
-        kwargs = merge_template([model.own.template, family.template_kwargs])
-        return cls(
-            model.template_text, json.dumps(kwargs, sort_keys=True), family.tool_dialect, family.reasoning_dialect
-        )
 
 
 @dataclass(slots=True)
 class Run:
     """`held` are the leases that hold it now, `mixed` those of them that ever had company; `taken` the bytes of
     memory when last measured. `lonely`: it was lost with a single lease that never had company. `saved` seconds of
-    its start were over before it was asked for. `spoken` is what of a model's way to speak does not agree, once that
-    is known.
+    its start were over before it was asked for. `spoken` is what of a model's way to speak does not agree, None
+    while that is being asked.
     """
 
     demand: Demand
@@ -51,7 +30,8 @@ class Run:
     taken: int | None = None
     lonely: bool = False
     saved: float = 0.0
-    spoken: dict[Speech, tuple[str, ...]] = field(default_factory=dict)
+    listening: asyncio.Task[None] | None = None
+    spoken: dict[Speech, Mismatches | None] = field(default_factory=dict)
 
     def join(self, lease: int) -> None:
         """One more holds it."""
@@ -82,8 +62,8 @@ class Run:
 
     def mismatches(self) -> dict[str, str]:
         """By model, why its template and its dialects do not agree, as far as that is known."""
-        found = {model.name: self.spoken.get(Speech.of(model), ()) for model in self.demand.models}
-        return {name: "; ".join(messages) for name, messages in found.items() if messages}
+        found = {model.name: self.spoken.get(Speech.of(model)) or {} for model in self.demand.models}
+        return {name: "; ".join(messages.values()) for name, messages in found.items() if messages}
 
     def lease(self, id: int, asked_for: ModelSpec, asked: float, now: float) -> Lease:
         """What a request gets that asked at `asked` and joined just now."""

@@ -1,8 +1,8 @@
-"""Sees to it that an engine works: one token before it is trusted, and progress for as long as it runs."""
+"""Sees to it that an engine works: tried out before it is trusted, and progress for as long as it runs."""
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 from appliance import log
@@ -16,21 +16,35 @@ from appliance.vocab.spec import Submission
 _log = log.get()
 
 
-async def probe(handle: EngineHandle, id: int, context: int, seconds: float) -> None:
-    """Have one token generated before what worked until now is given up. Raises LoadFailed."""
+async def try_out(
+    handle: EngineHandle, id: int, context: int, seconds: float, worse: Callable[[], Awaitable[tuple[str, ...]]]
+) -> None:
+    """Have one token generated, and find out what got `worse`, before what worked until now is given up.
+
+    Raises LoadFailed.
+    """
     sampling = Sampling(max_tokens=1, temperature=0.0, seed=0)
     submission = Submission(id=id, prompt=TextPrompt(text="Hello"), sampling=sampling, context=context)
-    limit = asyncio.timeout(seconds if seconds < math.inf else None)
+    doing = "generate a token"
     try:
-        async with limit, aclosing(handle.generate(submission)) as stream:
-            async for piece in stream:
-                for event in piece.events:
-                    if isinstance(event, Failed):
-                        raise LoadFailed(f"it cannot generate: {event.message}", permanent=True)
+        async with asyncio.timeout(seconds if seconds < math.inf else None):
+            await _generate(handle, submission)
+            doing = "say whether its template and its dialects agree"
+            found = await worse()
     except EngineDied:
         raise LoadFailed("its engine died of the first token", permanent=True) from None
     except TimeoutError:
-        raise LoadFailed("it did not generate a token within its load_timeout", permanent=True) from None
+        raise LoadFailed(f"it did not {doing} within its load_timeout", permanent=True) from None
+    if found:
+        raise LoadFailed("; ".join(found), permanent=True)
+
+
+async def _generate(handle: EngineHandle, submission: Submission) -> None:
+    async with aclosing(handle.generate(submission)) as stream:
+        async for piece in stream:
+            for event in piece.events:
+                if isinstance(event, Failed):
+                    raise LoadFailed(f"it cannot generate: {event.message}", permanent=True)
 
 
 async def watch(handle: EngineHandle, bound: Bound, stall_target: float) -> None:

@@ -254,17 +254,17 @@ def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
             _say(link, id, *pipeline.cancel())
 
 
-def _mismatches(preparer: Preparer, asked: Probe) -> tuple[str, ...]:
+def _mismatches(preparer: Preparer, asked: Probe) -> dict[str, str]:
     """What of the template and the dialects does not agree; nothing where there is no template to ask."""
     renderer = preparer.tokenizer.renderer
     if renderer is None or (asked.template or renderer.own) is None:
-        return ()
+        return {}
     try:
         found = probe(renderer, asked.tools, asked.reasoning, asked.kwargs, template=asked.template)
     except Exception:  # noqa: BLE001 - request edge, as below
         log.get().exception("engine.probe_failed", nonce=asked.nonce)
-        return ()
-    return tuple(mismatch.message for mismatch in found)
+        return {}
+    return {mismatch.what: mismatch.message for mismatch in found}
 
 
 def _counted(preparer: Preparer, asked: Count) -> Counted:

@@ -122,10 +122,10 @@ class Counted(msgspec.Struct, frozen=True, tag="counted", array_like=True):
 
 
 class Probed(msgspec.Struct, frozen=True, tag="probed", array_like=True):
-    """Answer to a probe: what does not agree, for people."""
+    """Answer to a probe: what does not agree (tools, reasoning, template), and why not, for people."""
 
     nonce: int
-    mismatches: tuple[str, ...]
+    mismatches: dict[str, str]
 
 
 ToEngine = Hello | Configure | Submit | Cancel | Count | Probe | Ping

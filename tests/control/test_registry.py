@@ -1,6 +1,7 @@
 """What the registry decides, event by event; the clock is a number."""
 
 import math
+from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
@@ -22,6 +23,7 @@ from appliance.control.residency import (
     WakeAt,
     Want,
 )
+from appliance.control.speech import Speech
 from appliance.errors import LoadFailed, SourceError, Unavailable, UnknownModel
 
 BUDGET = 1000
@@ -639,3 +641,21 @@ def test_a_machine_that_is_full_is_told_as_passing():
     machine(registry.on_measured, 550, None, None)
     [reject] = machine(registry.on_acquire, Waiter(1, "a"))
     assert "keep_free" in reject.error.message
+
+
+# ---- rolled back
+@pytest.mark.parametrize(
+    "speech, effects",
+    [
+        pytest.param((), [], id="nothing it is spoken to with"),
+        pytest.param((Speech(None, "{}", "hermes_json", "none"),), [Spawn("f-new", 3)], id="its dialects"),
+    ],
+)
+def test_what_was_rolled_back_is_tried_again_where_a_reload_changed(speech, effects):
+    machine = Machine(want())
+    machine.loaded("f-m")
+    new = Want(fingerprint="f-new", model="m", bytes=100)
+    assert machine.apply(new) == [Spawn("f-new", 2)]
+    machine(registry.on_gone, 2, LoadFailed("it reads no calls", permanent=True), False)
+    assert [rolled.message for rolled in machine.state.rolled.values()] == ["it reads no calls"]
+    assert machine.apply(replace(new, speech=speech)) == effects

@@ -219,7 +219,7 @@ def test_a_prompt_that_cannot_be_counted_is_answered(engine, tmp_path):
 def test_without_templates_there_is_nothing_to_disagree_with(engine, tmp_path):
     engine.start(write_script(tmp_path))
     engine.send(frames.Probe(1, None, {}, "hermes_json", "think_tags"))
-    assert engine.first(frames.Probed) == frames.Probed(1, ())
+    assert engine.first(frames.Probed) == frames.Probed(1, {})
 
 
 # ---- what is refused
