@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from appliance.errors import BadRequest, UnknownPrevious, Unsupported
+from appliance.errors import BadRequest, UnknownPrevious
 from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.fields import Reader, check_depth, ignored, read_fields, refused, typed
@@ -138,6 +138,7 @@ def read(body: bytes, recall: Recall) -> Decoded:
         callees=tools.callees,
         logprobs=request.logprobs is not None,
         size=len(body),
+        replays=request.stream and given.get("background", False),
     )
     said = partial(ResponseStream, asked=asked)
     return Decoded(request, said, said, behind=given.get("background", False))
@@ -149,8 +150,6 @@ def _check_background(given: dict[str, Any]) -> None:
         return
     if not given.get("store", True):
         raise BadRequest("`background` needs `store`: what is not kept cannot be asked for", param="background")
-    if given.get("stream"):
-        raise Unsupported("`background` with `stream` is not supported: ask for the response", param="background")
 
 
 def cancelled(id: str, model: str, created: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What an answer repeats of its request. `items` are its input, `history` all turns before the answer, `callees`
-    what the client calls the functions; `size` is the body's in bytes.
+    what the client calls the functions; `size` is the body's in bytes. `replays`: its stream can be asked for again.
     """
 
     echo: dict[str, Any]
@@ -38,16 +38,20 @@ class Asked:
     callees: dict[str, Callee]
     logprobs: bool
     size: int
+    replays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A response to go on from: the object, the items of its input, and all turns up to its end. `size` in bytes."""
+    """A response to go on from: the object, the items of its input, and all turns up to its end. `size` in bytes;
+    `events` are those of its stream by their number, None where it cannot be asked for again.
+    """
 
     response: dict[str, Any]
     items: list[dict[str, Any]]
     history: tuple[Message, ...]
     size: int
+    events: tuple[bytes, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -98,6 +102,8 @@ class ResponseStream:
         self._items: list[_Item] = []
         self._open: _Item | None = None
         self._sequence = 0
+        self.events: list[bytes] = []
+        """What was said so far, by number, where that can be asked for again."""
         self._begun = False
         self._status = "in_progress"
         self._error: dict[str, Any] | None = None
@@ -168,7 +174,13 @@ class ResponseStream:
             for at, item in enumerate(self._asked.items)
         ]
         history = (*self._asked.history, *self._said())
-        return Kept(response, items, history, self._asked.size + len(_encode(response)))
+        size = self._asked.size + len(_encode(response)) + sum(map(len, self.events))
+        return Kept(response, items, history, size, tuple(self.events) if self._asked.replays else None)
+
+    @property
+    def replays(self) -> bool:
+        """Whether its stream can be asked for again."""
+        return self._asked.replays
 
     def _said(self) -> list[Message]:
         """The answer as turns."""
@@ -275,7 +287,10 @@ class ResponseStream:
     def _event(self, kind: str, **data: Any) -> bytes:
         data = {"type": kind, "sequence_number": self._sequence, **data}
         self._sequence += 1
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), one_line(_encode(data)))
+        said = b"event: %b\ndata: %b\n\n" % (kind.encode(), one_line(_encode(data)))
+        if self._asked.replays:
+            self.events.append(said)
+        return said
 
     def _id(self, kind: str) -> str:
         return f"{_PREFIX[kind]}_{self._suffix}{len(self._items)}"

@@ -9,8 +9,8 @@ from appliance.protocols.adapter import Decoded, Encoder, Fold
 from appliance.protocols.fields import Reader
 from appliance.server import responses
 from appliance.server.context import Context
+from appliance.server.sse import SERVER_SENT_EVENTS
 
-SERVER_SENT_EVENTS = "text/event-stream; charset=utf-8"
 JSON_LINES = "application/x-ndjson"
 
 Read = TypeVar("Read")

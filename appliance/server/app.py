@@ -64,6 +64,9 @@ DELETES: dict[str, Handler] = {
 }
 """Answered to DELETE."""
 
+FREE = frozenset({responses.cancel, batch_routes.cancel, routes.cancel_request})
+"""A key with no room left may still make some."""
+
 OPEN = frozenset({"/healthz", "/health", "/readyz"})
 """Answered to anyone: they say nothing of what is asked and answered."""
 
@@ -138,10 +141,12 @@ async def _call(handler: Handler, context: Context, request: Request, **parts: s
 
 
 async def _call_inside(handler: Handler, context: Context, request: Request, **parts: str) -> HTTPResponse | None:
-    """Behind the door, which is passed before anything of a body is read; what only looks costs no key anything."""
+    """Behind the door, which is passed before anything of a body is read; what only looks or ends something costs no
+    key anything.
+    """
     key = context.door.key_of(request)
     check_spoken(context.running.deployment, request.path)
-    limited = key if request.method == "POST" else None
+    limited = key if request.method == "POST" and handler not in FREE else None
     with log.bound(key=key.name) if key else nullcontext(), context.door.passing(request, limited) as passage:
         request.ctx.key, request.ctx.passage = key, passage
         return await handler(request, context, **parts)

@@ -46,9 +46,21 @@ class Passage:
     key: Key | None = None
     spend: Callable[[int], None] = lambda tokens: None
     record: Callable[[str, Used], None] = lambda model, used: None
+    left: Callable[[], None] = lambda: None
     _unfinished: dict[int, int] = field(default_factory=dict)
     _prompts: dict[int, tuple[int, int]] = field(default_factory=dict)
     _written: int = 0
+    _reasons: int = 0
+
+    def stay(self) -> None:
+        """It has one more reason to be inside; it takes as many `leave` to be outside."""
+        self._reasons += 1
+
+    def leave(self) -> None:
+        """It has one reason less."""
+        self._reasons -= 1
+        if not self._reasons:
+            self.left()
 
     def read(self, index: int, prompt_tokens: int, cached_tokens: int) -> None:
         """Prompt `index` has so many tokens, of which some were cached; whoever only estimated may say it again."""
@@ -129,11 +141,21 @@ class Door:
             self._accounts[key.name] = limits.enter(key.limits, self._account(key), self._moment(), key.name)
         finally:
             told()
-        spend, name = (lambda tokens: self._spend(key, tokens)), key.name
+        name = key.name
+        passage = Passage(
+            key,
+            spend=lambda tokens: self._spend(key, tokens),
+            record=lambda model, used: self._record(name, model, used),
+            left=lambda: self._leave(name),
+        )
+        passage.stay()
         try:
-            yield Passage(key, spend, lambda model, used: self._record(name, model, used))
+            yield passage
         finally:
-            self._accounts[key.name] = limits.leave(self._accounts[key.name])
+            passage.leave()
+
+    def _leave(self, key: str) -> None:
+        self._accounts[key] = limits.leave(self._accounts[key])
 
     def _spend(self, key: Key, tokens: int) -> None:
         account = limits.spend(key.limits, self._account(key), tokens, self._moment())

@@ -14,6 +14,7 @@ from appliance import log
 from appliance.errors import Unavailable
 from appliance.protocols.responses_stream import ResponseStream
 from appliance.server.adapters import Adapter
+from appliance.server.behind import Making
 from appliance.server.body import read_body
 from appliance.server.caller import caller_of
 from appliance.server.context import Context
@@ -22,7 +23,7 @@ from appliance.server.edge import as_ours, json_response, request_id
 from appliance.server.overheard import overheard
 from appliance.server.reused import header
 from appliance.server.run import Run, answer, begin, events_of, whole
-from appliance.server.sse import EventStream
+from appliance.server.sse import EventStream, follow
 from appliance.server.tally import tallied
 
 
@@ -52,21 +53,33 @@ def _way(run: Run) -> Callable[[Request, Run], Awaitable[tuple[HTTPResponse | No
     return _behind if run.decoded.behind else _stream if run.asked.stream else _whole
 
 
-async def _behind(request: Request, run: Run) -> tuple[HTTPResponse, int]:
-    """Say that it is begun; it is finished without this request."""
+async def _behind(request: Request, run: Run) -> tuple[HTTPResponse | None, int]:
+    """Say that it is begun, or all that is said of it while the client listens: it is finished without this request."""
     said = run.decoded.whole(await answer(run))
     assert isinstance(said, ResponseStream)
-    run.context.behind.begin(run.entry.answer, said, _finish(request, run, said))
+    said.heartbeat()
+    making = Making(said)
+    run.caller.passage.stay()
+    run.context.behind.begin(run.entry.answer, making, _finish(request, run, making))
+    if run.asked.stream:
+        await follow(request, run.deployment.server, making.events_after(-1), _headers(run))
+        return None, 200
     return json_response(said.body(), _headers(run)), 200
 
 
-async def _finish(request: Request, run: Run, said: ResponseStream) -> None:
+async def _finish(request: Request, run: Run, making: Making) -> None:
+    said = making.said
     try:
         async with events_of(run, lambda: True) as events:
             async for index, event in events:
                 said.feed(index, event)
+                making.grew()
     except Exception as raised:  # noqa: BLE001 - the request edge of a request whose client does not wait
         said.error(as_ours(request, raised))
+    else:
+        said.close()
+    finally:
+        run.caller.passage.leave()
     run.adapter.ended(run.context, said)
 
 

@@ -60,6 +60,7 @@ _PAGE = {"limit": {"type": "integer", "minimum": 1}, "after": {"type": "string"}
 QUERIES: dict[str, dict[str, Any]] = {
     "/v1/files": {**_PAGE, "purpose": {"type": "string"}},
     "/v1/batches": {name: _PAGE[name] for name in ("limit", "after")},
+    "/v1/responses/<id:str>": {"stream": {"type": "boolean"}, "starting_after": {"type": "integer", "minimum": 0}},
     "/v1/responses/<id:str>/input_items": _PAGE,
 }
 """Parameters of GET, with their schemas."""

@@ -1,6 +1,7 @@
 """Responses that were given: what of them is kept, and the routes that tell of it."""
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from sanic import HTTPResponse, Request
@@ -14,6 +15,7 @@ from appliance.server.body import query, read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
 from appliance.server.in_flight import Entry
+from appliance.server.sse import follow
 
 
 def read(body: bytes, context: Context) -> Decoded:
@@ -28,11 +30,48 @@ def ended(context: Context, said: Encoder | Fold) -> None:
         context.responses.keep(kept)
 
 
-async def show(request: Request, context: Context, id: str) -> HTTPResponse:
-    """`GET /v1/responses/{id}`: a response as it ended, or as far as it is where nobody waits for it."""
+async def show(request: Request, context: Context, id: str) -> HTTPResponse | None:
+    """`GET /v1/responses/{id}`: a response as it ended, or as far as it is where nobody waits for it. With
+    `stream=true` the events of one that was made so, behind the one of the number `starting_after`.
+    """
+    asked = query(request)
+    if _flag("stream", asked) and request.method == "GET":
+        events = _events_after(context, id, _number("starting_after", asked))
+        await follow(request, context.running.deployment.server, events, {})
+        return None
     if (making := context.behind.get(id)) is not None:
-        return _json(making.response())
+        return _json(making.said.response())
     return _json(context.responses.get(id).response)
+
+
+def _events_after(context: Context, id: str, after: int) -> AsyncIterator[bytes]:
+    making = context.behind.get(id)
+    if making is not None and making.said.replays:
+        return making.events_after(after)
+    kept = None if making is not None else context.responses.get(id).events
+    if kept is None:
+        raise BadRequest("only a response made with `background` and `stream` can be streamed again", param="stream")
+    return _these(kept[after + 1 :])
+
+
+def _flag(name: str, asked: dict[str, str]) -> bool:
+    if (text := asked.get(name, "false")) not in ("true", "false"):
+        raise BadRequest(f"`{name}` must be true or false", param=name)
+    return text == "true"
+
+
+def _number(name: str, asked: dict[str, str]) -> int:
+    """Of an event; before the first where none is named."""
+    if (text := asked.get(name)) is None:
+        return -1
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise BadRequest(f"`{name}` must be the number of an event", param=name)
+    return int(text)
+
+
+async def _these(events: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for event in events:
+        yield event
 
 
 async def delete(request: Request, context: Context, id: str) -> HTTPResponse:

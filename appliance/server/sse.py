@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 
 from sanic import HTTPResponse, Request
 
+from appliance.config.deployment import ServerSettings
 from appliance.errors import TimedOut
 
+SERVER_SENT_EVENTS = "text/event-stream; charset=utf-8"
+COMMENT = b": wait\n\n"
 LAST_WORDS_SECONDS = 5.0
 """How long a client that is not reading may hold up the end of its stream."""
 
@@ -86,3 +89,18 @@ class EventStream:
     async def _respond(self) -> HTTPResponse:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **self._headers()}
         return await self._request.respond(content_type=self._content_type, headers=headers)
+
+
+async def follow(
+    request: Request, settings: ServerSettings, events: AsyncIterator[bytes], headers: dict[str, str]
+) -> None:
+    """Send what is made without this request, to its end or until the client leaves."""
+    out = EventStream(request, lambda: headers, settings.idle_timeout, SERVER_SENT_EVENTS)
+    try:
+        async with out.beating(settings.heartbeat, lambda: COMMENT):
+            async for data in events:
+                await out.send(data)
+    except TimedOut:
+        request.transport.abort()
+        return
+    await out.finish(b"")

@@ -132,7 +132,6 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "an unknown item": (item(type="item_reference", id="x"), "input[0].type"),
     "a hosted tool": (body(tools=[{"type": "file_search", "vector_store_ids": []}]), "tools"),
     "a shell": (body(tools=[{"type": "local_shell"}]), "tools"),
-    "a stream in the background": (body(background=True, stream=True), "background"),
     "a conversation": (body(conversation="conv_1"), "conversation"),
 }
 

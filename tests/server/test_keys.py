@@ -14,7 +14,9 @@ import pytest
 
 from tests.server.up import PATIENCE, Up, chat, deployment
 
-SECRETS = {name: f"sk-{name}-0123456789abcdef" for name in ("ann", "ci", "old", "few", "one", "day", "strict", "tok")}
+SECRETS = {
+    name: f"sk-{name}-0123456789abcdef" for name in ("ann", "ci", "old", "few", "one", "day", "strict", "tok", "back")
+}
 KEYS = """
 security:
   loopback_without_key: false
@@ -26,6 +28,7 @@ security:
     one: {secret: "${env:one}", limits: {concurrent: 1}}
     day: {secret: "${env:day}", limits: {daily_tokens: 5}}
     tok: {secret: "${env:tok}", limits: {tokens: 3/d}}
+    back: {secret: "${env:back}", limits: {tokens: 3/d}}
     strict:
       secret: "${env:strict}"
       strict_params: true
@@ -167,6 +170,29 @@ def test_only_so_many_run_at_a_time_and_leaving_makes_room(guarded: Up) -> None:
     end = time.monotonic() + PATIENCE
     while (now := ask(guarded, "one").status_code) != 200:
         assert (now, time.monotonic() < end) == (429, True)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_what_is_made_in_the_background_runs_too_and_can_be_ended(guarded: Up, stream: bool) -> None:
+    client = openai.OpenAI(base_url=f"{url(guarded)}/v1", api_key=SECRETS["one"], max_retries=0)
+    made: Any = client.responses.create(model="endless", input="hi", background=True, stream=stream)
+    if stream:
+        made = next(iter(made)).response
+    with pytest.raises(openai.RateLimitError, match="1 requests at a time"):
+        client.responses.create(model="demo", input="hi")
+    client.responses.cancel(made.id)
+    while client.responses.retrieve(made.id).status == "in_progress":
+        pass
+    assert client.responses.create(model="demo", input="hi").status == "completed"
+
+
+def test_tokens_made_in_the_background_are_the_keys(guarded: Up) -> None:
+    client = openai.OpenAI(base_url=f"{url(guarded)}/v1", api_key=SECRETS["back"], max_retries=0)
+    made = client.responses.create(model="demo", input="hi", background=True)
+    while client.responses.retrieve(made.id).status == "in_progress":
+        pass
+    with pytest.raises(openai.RateLimitError, match="3 a day in tokens"):
+        client.responses.create(model="demo", input="hi")
 
 
 def test_a_key_sees_and_ends_its_own_requests_only(guarded: Up) -> None:

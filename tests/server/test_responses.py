@@ -1,6 +1,7 @@
 """Responses through the official client, against the real process."""
 
 import asyncio
+import re
 import threading
 import time
 from typing import Any
@@ -189,10 +190,60 @@ def test_one_that_fails_in_the_background_says_so(up: Up) -> None:
     assert failed.error is not None
 
 
-@pytest.mark.parametrize("more", [{"store": False}, {"stream": True}], ids=["not kept", "streamed"])
+@pytest.mark.parametrize("more", [{}, {"stream": True}], ids=["whole", "streamed"])
 def test_what_cannot_be_asked_for_later_is_not_made_in_the_background(up: Up, more: dict[str, bool]) -> None:
-    refused = up.post({"model": "demo", "input": "hi", "background": True, **more}, "/v1/responses")
+    refused = up.post({"model": "demo", "input": "hi", "background": True, "store": False, **more}, "/v1/responses")
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
+
+
+# ---- streams that go on without their client
+def test_a_stream_in_the_background_can_be_asked_for_again_from_any_event(up: Up) -> None:
+    client = up.client()
+    events = list(client.responses.create(model="demo", input="hi", background=True, stream=True))
+    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    id = events[0].response.id  # type: ignore[union-attr]
+    assert list(client.responses.retrieve(id, stream=True)) == events
+    for after in range(len(events)):
+        assert list(client.responses.retrieve(id, stream=True, starting_after=after)) == events[after + 1 :]
+    assert client.responses.retrieve(id).output_text == "You said: hi"
+
+
+def test_a_stream_in_the_background_goes_on_when_its_client_leaves(up: Up) -> None:
+    client = up.client()
+    with client.responses.create(model="long", input="hi", background=True, stream=True) as stream:
+        seen = [next(stream) for _ in range(8)]
+    id = seen[0].response.id  # type: ignore[union-attr]
+    again = iter(client.responses.retrieve(id, stream=True, starting_after=seen[-1].sequence_number))
+    more = [next(again) for _ in range(8)]
+    assert [event.sequence_number for event in more] == list(range(8, 16))
+    client.responses.cancel(id)
+    *_, last = again
+    assert (last.type, last.response.status) == ("response.failed", "cancelled")
+    up.until("appliance_generations_running", 0)
+
+
+def test_one_that_fails_in_the_background_says_so_in_its_stream(up: Up) -> None:
+    *_, last = up.client().responses.create(model="faulty", input="hi", background=True, stream=True)
+    assert (last.type, last.response.status) == ("response.failed", "failed")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("asked", "query", "param"),
+    [
+        ({}, "stream=true", "stream"),
+        ({"background": True}, "stream=true", "stream"),
+        ({"stream": True, "background": True}, "stream=perhaps", "stream"),
+        ({"stream": True, "background": True}, "stream=true&starting_after=-1", "starting_after"),
+        ({"stream": True, "background": True}, "stream=true&starting_after=x", "starting_after"),
+    ],
+    ids=["not in the background", "not streamed", "no flag", "below the first", "no number"],
+)
+def test_what_cannot_be_streamed_again_is_refused(up: Up, asked: dict[str, bool], query: str, param: str) -> None:
+    made = up.post({"model": "demo", "input": "hi", **asked}, "/v1/responses")
+    id = re.search(r"resp_\w+", made.text)[0]  # type: ignore[index]
+    refused = up.get(f"/v1/responses/{id}?{query}")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
 
 
 def test_a_conversation_is_cut_to_fit_where_that_is_asked(up: Up) -> None:
