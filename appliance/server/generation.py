@@ -54,7 +54,7 @@ def _way(run: Run) -> Callable[[Request, Run], Awaitable[tuple[HTTPResponse | No
 
 
 async def _behind(request: Request, run: Run) -> tuple[HTTPResponse | None, int]:
-    """Say that it is begun, or all that is said of it while the client listens: it is finished without this request."""
+    """Say that it is begun, or all that is said of it while the client listens: it is finished without it."""
     said = run.decoded.whole(await answer(run))
     assert isinstance(said, ResponseStream)
     said.heartbeat()
