@@ -159,7 +159,7 @@ class Processes:
 
     async def _spawn(self, number: int, run: Run, launch: Launch) -> EngineHandle:
         """The spare, where it is of the right kind, else a new process."""
-        if (given := self.spare.take(launch.blank)) is None:
+        if (given := await self.spare.take(launch.blank)) is None:
             return await EngineHandle.start(launch, lambda: self._lost(number))
         handle, run.saved = given
         handle.adopt(launch, lambda: self._lost(number))

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from appliance import log
 from appliance.control.handle import Blank, EngineHandle
 from appliance.control.tasks import Own
-from appliance.errors import LoadFailed
+from appliance.errors import EngineDied, LoadFailed
 
 STOP_GRACE_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 300.0
 """Before one that died is replaced; doubled for each in a row that nobody could use."""
+
+ANSWER_SECONDS = 5.0
+"""Enough for one that is still busy with its imports on a busy machine, and little beside a load."""
 
 _log = log.get()
 
@@ -61,12 +64,23 @@ class Spare:
         if self._wanted is not None and not resting:
             self._task = self._own(self._hold(self._wanted), "spare engine")
 
-    def take(self, blank: Blank) -> tuple[EngineHandle, float] | None:
-        """The process, if there is one of this kind, and the seconds of its start that nobody has to wait for."""
+    async def take(self, blank: Blank) -> tuple[EngineHandle, float] | None:
+        """The process, if there is one of this kind that answers, and the seconds of its start that nobody has to
+        wait for. One that does not answer is killed.
+        """
         if (held := self._held) is None or held.blank != blank or not held.handle.alive:
             return None
         self._held, self.taken, self._deaths = None, None, 0
         held.given.set()
+        answers = False
+        try:
+            answers = await _answers(held.handle)
+        finally:
+            if not answers:
+                code = await held.handle.stop(0)
+                _log.warning("spare.mute", pid=held.handle.pid, exit=code)
+        if not answers:
+            return None
         saved = held.warm_seconds if held.warm_seconds is not None else _now() - held.began
         self._adopted, self._saved = self._adopted + 1, self._saved + saved
         return held.handle, saved
@@ -117,6 +131,15 @@ class Spare:
             self.replenish()
 
         self._again = asyncio.get_running_loop().call_later(pause, again)
+
+
+async def _answers(handle: EngineHandle) -> bool:
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await handle.ping()
+    except (TimeoutError, EngineDied):
+        return False
+    return True
 
 
 class _Held:
