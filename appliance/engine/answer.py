@@ -1,17 +1,18 @@
 """What a whole answer is held to: reasoning is free, then come text with calls, forced calls, or a given form."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from appliance.errors import BadRequest, Unsupported
 from appliance.grammar.source import inline_json, usable
 from appliance.grammar.source import source as form_source
-from appliance.text.dialects.format import ToolFormat
+from appliance.text.dialects.format import ToolFormat, Where
 from appliance.text.dialects.json import FORMAT as GENERIC
 from appliance.text.forms import Form
 from appliance.text.lark import ANY, Lark, Split, Unfit, either, quoted, without
+from appliance.text.openings import LINE, heads, rest
 from appliance.text.reasoning.format import Reasoning, Start
 from appliance.text.surroundings import UNQUOTED
 from appliance.vocab.request import Grammar, Tool
@@ -49,7 +50,7 @@ def bound(wanted: Wanted, format: ToolFormat, thinking: Reasoning, split: Split)
     forced = tuple(tool for tool in wanted.tools if tool.forced)
     if forced:
         return _forced(wanted, forced, format, thinking, split)
-    if wanted.tools and format.form is not None and (format.form.opening or format.form.bare):
+    if wanted.tools and format.form is not None:
         found = _lazily(wanted, format, format.form, thinking, split)
         if found is not None:
             return found
@@ -81,7 +82,7 @@ def _lazily(wanted: Wanted, format: ToolFormat, form: Form, thinking: Reasoning,
     tools = tuple(_loosened(tool) for tool in wanted.tools)
     lark = Lark(split, inline_json)
     try:
-        rest = _calls(lark, form, tools, MOST_CALLS if wanted.parallel else 1, _behind(form), rest=True)
+        body = _parted(lark, wanted, format, form, tools, thinking)
     except Unfit as unfit:
         if strict := [tool.name for tool in wanted.tools if tool.strict]:
             raise Unsupported(
@@ -89,30 +90,58 @@ def _lazily(wanted: Wanted, format: ToolFormat, form: Form, thinking: Reasoning,
                 param="tools",
             ) from unfit
         return None
+    return Bound(_whole(lark, wanted, thinking, body), format, calls=form.exact)
+
+
+def _parted(
+    lark: Lark, wanted: Wanted, format: ToolFormat, form: Form, tools: Sequence[Tool], thinking: Reasoning
+) -> str:
+    """What is said beside calls, and the calls. Raises Unfit."""
+    most = MOST_CALLS if wanted.parallel else 1
     if wanted.form is not None or thinking.answer[0]:
-        calls = lark.rule(f"{lark.text(form.opening)} {rest}")
+        calls = _calls(lark, form, tools, most, form.opening + _behind(form), rest=True)
+        first = _calls(lark, form, tools, most, _begin(format, wanted), rest=True) if form.begin else calls
         said = _said(lark, thinking, FORM if wanted.form is not None else lark.terminal(ANY))
         both = f"{said} {calls}? | " if thinking.answer[1] else f"{said} | "
-        body = f"({both}{calls})"
-    else:
-        calls = _opened(lark, form, tools, thinking, rest)
-        text = lark.terminal(ANY, *((without(form.opening),) if form.opening and lark.special(form.opening) else ()))
-        body = f"{calls}* {text}" if wanted.parallel and not form.single else f"({calls} | {text})"
-    # The spaces in a bare object are not all that its reader takes.
-    return Bound(_whole(lark, wanted, thinking, body), format, calls=form.bare is None)
+        return f"({both}{first})"
+    begun, free, opened = _ways(lark, wanted, format, form, tools, thinking)
+    text = lark.terminal(ANY, *_barred(lark, format, form))
+    if wanted.parallel and not form.single:
+        more = [*opened, *(f"{head} {rest}?" for head, rest in free)]
+        return f"{begun}? ({either(more)})* {text}"
+    last = either([*opened, *(f"{head} {rest}" for head, rest in free), text])
+    looked = f"({either([head for head, _ in free])})* " if free else ""
+    return f"({begun} | {looked}{last})"
 
 
-def _opened(lark: Lark, form: Form, tools: tuple[Tool, ...], thinking: Reasoning, rest: str) -> str:
-    """Text up to a tag, or an object, that opens calls, one that no code quotes; and the `rest` of them."""
+def _ways(
+    lark: Lark, wanted: Wanted, format: ToolFormat, form: Form, tools: Sequence[Tool], thinking: Reasoning
+) -> tuple[str, list[tuple[str, str]], list[str]]:
+    """Calls that the prompt has begun; text up to where a tool's name would begin a call, each with the rest of it;
+    text with the tag that opens calls, and these. None stands in code that is quoted.
+    """
     no_thought = [f"~[ \\n\\r\\t]*{quoted(tag)}{ANY}" for tag in thinking.open]
-    free = (UNQUOTED, f"~{ANY}`", *no_thought)
-    ways = [f"{lark.until(form.opening, *free, quoted=True)} {rest}"] if form.opening else []
-    if form.bare is not None:
-        before, behind, end = form.bare
-        for tool in tools:
-            head = lark.until(f"{before}{tool.name}{behind}", f"({ANY}\n)?", *free, quoted=True)
-            ways.append(f"{head} {lark.json(_arguments(tool))} {lark.text(end)}")
-    return lark.rule(either(ways))
+    free = (UNQUOTED, f"~{ANY}`", *no_thought, *_barred(lark, format, form))
+    most = MOST_CALLS if wanted.parallel else 1
+    schemas = {tool.name: _arguments(tool) for tool in tools}
+    rests = [rest(lark, opening, schemas, most) for opening in form.openings]
+    prompted = format.start and wanted.prompt.endswith(format.start)
+    begun = [rest for way, rest in zip(form.openings, rests, strict=True) if prompted and way.tag == format.start]
+    opened = []
+    if form.opening:
+        gap = "" if form.begin else f"{lark.terminal(_GAP)}? "
+        close = f" ({lark.terminal(_GAP)}? {lark.text(form.close)})?" if form.close else ""
+        calls = _calls(lark, form, tools, most, _behind(form), rest=True)
+        opened = [f"{lark.until(form.opening, *free, quoted=True)} {gap}{calls}{close}"]
+    return either(begun or ['""']), list(zip(heads(lark, form.openings, free), rests, strict=True)), opened
+
+
+def _barred(lark: Lark, format: ToolFormat, form: Form) -> list[str]:
+    """Patterns that keep calls out of free text: those that begin in a way they are not held in."""
+    held = {form.opening, *(opening.tag for opening in form.openings)}
+    tags = [opener.text for opener in format.openers if opener.where is Where.ANYWHERE and opener.text not in held]
+    shown = [form.opening] if form.opening and lark.special(form.opening) else []
+    return [*map(without, (*([] if format.frames else tags), *shown)), *(f"~{LINE}{bar}{ANY}" for bar in form.barred)]
 
 
 # --- calls

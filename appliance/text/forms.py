@@ -6,6 +6,7 @@ from typing import Any
 
 from appliance.text.json_body import dump
 from appliance.text.lark import ANY, Lark, Unfit, either, quoted
+from appliance.text.openings import Opening
 from appliance.text.typed import kinds, target
 
 Schema = Mapping[str, Any]
@@ -18,8 +19,10 @@ class Form:
     """Calls stand between `begin` and `end`, `between` separates them; with `each` every one has begin and end.
 
     `opening` is the tag in it that nothing but a call begins with: text that is free until then is bound behind it.
-    It is empty where there is none. `single`: the tag behind a call ends the answer. Where a call is a bare object
-    at the beginning of a line, `bare` is what stands before its tool's name, behind it and behind the arguments.
+    It is empty where there is none; `close` may stand behind calls that it opened and that nothing ends. `openings`
+    are the other ways in which calls begin. `exact`: these are all there are, so that no call can be read that was
+    not held to its form. `barred` are patterns that free text does not contain. `single`: the tag behind a call ends
+    the answer.
     """
 
     call: Call
@@ -28,8 +31,11 @@ class Form:
     end: str = ""
     each: bool = False
     opening: str = ""
+    close: str = ""
+    openings: tuple[Opening, ...] = ()
+    exact: bool = True
+    barred: tuple[str, ...] = ()
     single: bool = False
-    bare: tuple[str, str, str] | None = None
 
 
 # --- JSON
@@ -125,11 +131,16 @@ def text_patterns(schema: Schema) -> list[str]:
 
 def python_call(lark: Lark, name: str, schema: Schema) -> str:
     """`name(key=value, …)`; JSON's values are read as well as Python's."""
+    return f"{lark.text(name + '(')} {python_arguments(lark, schema)}"
+
+
+def python_arguments(lark: Lark, schema: Schema) -> str:
+    """What stands behind the opening bracket."""
     members = [
         (f"{lark.text(key + '=')} {lark.json(with_definitions(value, schema))}", required)
         for key, value, required in parameters(schema)
     ]
-    return f"{lark.text(name + '(')} {listed(lark, members, ', ')} {lark.text(')')}"
+    return f"{listed(lark, members, ', ')} {lark.text(')')}"
 
 
 def listed(lark: Lark, members: Sequence[tuple[str, bool]], between: str) -> str:

@@ -51,6 +51,14 @@ class Lark:
         """A terminal for text that matches all of these regular expressions; those after `~` it must not match."""
         return self._name("T", ": " + " & ".join(map(_pattern, patterns)))
 
+    def lazily(self, before: str, pattern: str) -> str:
+        """An expression for a terminal's text and then the first that matches the pattern."""
+        return self._name("r", f"[lazy]: {self._name('T', f': {before} {_pattern(pattern)}')}")
+
+    def at_once(self, text: str) -> str:
+        """An expression for exactly this text, which nothing else can be once it is said."""
+        return self._name("r", f"[lazy]: {self._name('T', f': {_piece(text)}')}")
+
     def until(self, end: str, *patterns: str, quoted: bool = False) -> str:
         """An expression for text that matches all patterns, up to the first `end` behind such a text, which belongs
         to it. Where that is text and not a special token, `quoted` lets the patterns decide which is the first.

@@ -25,7 +25,6 @@ from tests.checkpoints import smollm2
 ROWS: list[ToolFormat | Reasoning] = [*dialects.DIALECTS, *reasoning.DIALECTS]
 FORMATS = [row for row in dialects.DIALECTS if row.form is not None]
 LAZY = [row for row in FORMATS if row.form.opening]
-BARE = [row for row in FORMATS if row.form.bare]
 EOS, VOCABULARY = 2, 49152
 
 ORDER = Tool(
@@ -216,23 +215,48 @@ def test_a_call_in_free_text_is_held_to_its_form(format: ToolFormat, special: bo
     assert done or seeds < 5
 
 
+BEGUN = {
+    "json": [
+        '{"name": "Bob"}\n{"name": "place_order"',
+        '[\n{"name": "place_order", ',
+        '```json\n{"function": {"name": "place_order"',
+        '```\n[{"name": "place_order"',
+        '<tool_call>\n{"name": "place_order"',
+    ],
+    "llama3_json": ['{"type": "function", "name": "place_order"'],
+    "llama4_pythonic": ["[place_order(", '{"name": "place_order"'],
+    "xlam": ['[{"name": "place_order"', '```json\n[{"name": "place_order"'],
+    "command_r": [
+        'Action:\n```json\n[\n    {"tool_name": "place_order"',
+        'Action: ```json\n{"tool_name": "place_order"',
+    ],
+    "functionary_v32": ["place_order\n", "all\nI look.>>>place_order\n", ">>>place_order\n"],
+    "qwen3_coder": ["I look.<function=place_order>"],
+}
+
+
 @seeds
-@pytest.mark.parametrize("format", BARE, ids=lambda row: row.name)
-def test_an_object_that_begins_like_a_call_is_held_to_be_one(format: ToolFormat, seeds: int) -> None:
-    made, thinking = grammars(special=False), thoughts_of(format)
-    held = bound(wanted((ORDER, PING), thinking), format, thinking, made.split)
+@pytest.mark.parametrize(
+    ("name", "begun"),
+    [pytest.param(name, text, id=f"{name}: {text!r}") for name, texts in BEGUN.items() for text in texts],
+)
+def test_a_call_that_no_tag_opens_is_held_to_its_form(name: str, begun: str, seeds: int) -> None:
+    format, made = dialects.find(name), grammars(special=False)
+    assert format is not None
+    thinking = thoughts_of(format)
+    prompt = format.start if not begun.startswith(format.start or "\0") else ""
+    held = bound(wanted((ORDER, PING), thinking, prompt), format, thinking, made.split)
     assert held is not None
-    assert not held.calls
     constraint = made.compile_source(held.source, "tools")
-    before, behind, _ = format.form.bare if format.form and format.form.bare else ("", "", "")
     for seed in range(seeds):
-        walked = walk(made, constraint, seed, said=f'{{"name": "Bob"}}\n{before}{ORDER.name}{behind}')
+        walked = walk(made, constraint, seed, said=begun)
         text = walked.text.decode("utf-8", "replace")
-        _, said, calls, _ = parsed(text, format, thinking, "", cut=not walked.ended, held=held.calls)
-        assert said.startswith('{"name": "Bob"}')
+        _, _, calls, warnings = parsed(text, format, thinking, prompt, cut=not walked.ended, held=held.calls)
         if walked.ended:
+            assert calls, text
             assert calls[0][0] == ORDER.name
-            jsonschema.validate(json.loads(calls[0][1]), ORDER.parameters)
+            check(calls if held.calls else calls[:1])
+            assert not held.calls or not warnings.keys() - {"call inside code"}, text
 
 
 THINK = [row for row in reasoning.DIALECTS if (row.open or row.thoughts) and row.name != "kimi_k3"]

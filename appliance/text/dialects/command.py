@@ -7,9 +7,11 @@ from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
 from appliance.text.forms import Form, Schema, json_call
 from appliance.text.lark import Lark
+from appliance.text.openings import SPACE, fenced
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE, _OLD, _FENCE = "<|START_ACTION|>", "<|END_ACTION|>", "Action:", "```"
+_ACTION = f"{_OLD}{SPACE}{_FENCE}json"
 
 
 def read(reader: Reader) -> Steps[None]:
@@ -37,11 +39,20 @@ def _format(name: str, form: Form, *aliases: str) -> ToolFormat:
 
 FORMAT = _format(
     "command",
-    Form(_one, begin=f"{_OPEN}[", between=",", end=f"\n]{_CLOSE}", opening=_OPEN),
+    Form(_one, begin=f"{_OPEN}[", between=",", end=f"\n]{_CLOSE}", opening=_OPEN, barred=(_ACTION,)),
     "command_r7b",
     "command_a",
     "cohere",
 )
 R = _format(
-    "command_r", Form(_OF_R, begin=f"{_OLD}\n{_FENCE}json\n[", between=",", end=f"\n]\n{_FENCE}"), "command_r_plus"
+    "command_r",
+    Form(
+        _OF_R,
+        begin=f"{_OLD}\n{_FENCE}json\n[",
+        between=",",
+        end=f"\n]\n{_FENCE}",
+        openings=fenced(f"{_ACTION}"),
+        exact=False,
+    ),
+    "command_r_plus",
 )

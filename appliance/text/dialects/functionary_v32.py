@@ -5,6 +5,7 @@ import re
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, anywhere
 from appliance.text.forms import Form, json_call
+from appliance.text.openings import Opening
 from appliance.text.reader import Landing, NotACall, Reader, Steps
 
 _OPEN, _TEXT = ">>>", "all"
@@ -25,7 +26,8 @@ def read(reader: Reader) -> Steps[Landing | None]:
     return None
 
 
-FORM = Form(json_call("", "\n", ""), begin=_OPEN, each=True)
+_LATER = Opening("\n", lambda lark, schema: lark.json(schema), tag=_OPEN)
+FORM = Form(json_call("", "\n", ""), begin=_OPEN, each=True, openings=(_LATER,))
 
 FORMAT = ToolFormat(
     name="functionary_v32",

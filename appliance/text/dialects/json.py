@@ -6,6 +6,7 @@ The recipe asks for them in the system prompt.
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, Written, anywhere, at_line, json_text
 from appliance.text.forms import Form, json_call
+from appliance.text.openings import fenced, listed, objects
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE, _OBJECT, _LIST, _FENCE = "<tool_call>", "</tool_call>", "{", "[", "```"
@@ -28,8 +29,14 @@ def read(reader: Reader) -> Steps[None]:
             yield from json_body.calls(reader)
 
 
-_BARE = ('{"name": "', '", "arguments": ', "}")
-FORM = Form(json_call(*_BARE), between="\n", bare=_BARE)
+FORM = Form(
+    json_call(),
+    between="\n",
+    opening=_OPEN,
+    close=_CLOSE,
+    openings=(*objects(), *listed(), *fenced(f"{_FENCE}(json)?")),
+    exact=False,
+)
 
 FORMAT = ToolFormat(
     name="json",

@@ -6,6 +6,7 @@ Its built-in tools are called `<|python_tag|>name.call(key="value")`.
 from appliance.text import json_body, python_call
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
 from appliance.text.forms import Form, json_call
+from appliance.text.openings import SPACE, objects
 from appliance.text.reader import Reader, Steps
 
 _TAG, _BARE = "<|python_tag|>", "{"
@@ -22,8 +23,13 @@ def read(reader: Reader) -> Steps[None]:
 
 
 # What it calls is written bare; behind the tag, which it writes for its built-in tools, the same is read.
-_CALL = ('{"name": "', '", "parameters": ', "}")
-FORM = Form(json_call(*_CALL), between="; ", opening=_TAG, bare=_CALL)
+FORM = Form(
+    json_call(middle='", "parameters": '),
+    between="; ",
+    opening=_TAG,
+    openings=objects(f"(;{SPACE})?"),
+    exact=False,
+)
 
 FORMAT = ToolFormat(
     name="llama3_json",

@@ -5,8 +5,9 @@ Its template shows the model objects as Llama 3 writes them, behind a pair of ta
 
 from appliance.text import json_body, python_call
 from appliance.text.dialects.format import ToolFormat, anywhere, at_line
-from appliance.text.forms import Form
+from appliance.text.forms import Form, python_arguments
 from appliance.text.forms import python_call as one_call
+from appliance.text.openings import SPACE, Opening, objects
 from appliance.text.reader import Reader, Steps
 
 _OPEN, _CLOSE, _LIST, _OBJECT = "<|python_start|>", "<|python_end|>", "[", "{"
@@ -25,7 +26,16 @@ def read(reader: Reader) -> Steps[None]:
         yield from reader.option(_CLOSE)
 
 
-FORM = Form(one_call, begin=f"{_OPEN}[", between=", ", end=f"]{_CLOSE}", opening=_OPEN)
+_BARE = Opening("(", python_arguments, prefix=f"\\[{SPACE}", another=f",{SPACE}", end="\\]")
+FORM = Form(
+    one_call,
+    begin=f"{_OPEN}[",
+    between=", ",
+    end=f"]{_CLOSE}",
+    opening=_OPEN,
+    openings=(_BARE, *objects(f"(;{SPACE})?")),
+    exact=False,
+)
 
 FORMAT = ToolFormat(
     name="llama4_pythonic",

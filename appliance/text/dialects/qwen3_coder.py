@@ -1,8 +1,11 @@
 """`<tool_call><function=name><parameter=key>`, values on lines of their own, as Qwen3-Coder and Qwen3.5 write it."""
 
+from dataclasses import replace
+
 from appliance.text.dialects.format import ToolFormat, anywhere
 from appliance.text.forms import Form, Tags
 from appliance.text.markup import Markup, Section
+from appliance.text.openings import Opening
 from appliance.text.reader import Reader, Steps
 
 SECTION = Section(begin="<tool_call>", call="<function=", end="</tool_call>")
@@ -22,7 +25,16 @@ def read(reader: Reader) -> Steps[None]:
 
 
 _TAGS = Tags(head="\n<function={name}>\n", key="<parameter={key}>\n", end="\n</parameter>\n", tail="</function>\n")
-FORM = Form(_TAGS.call, begin=SECTION.begin, end=SECTION.end, between="\n", each=True, opening=SECTION.begin)
+_BARE = replace(_TAGS, head="\n")
+FORM = Form(
+    _TAGS.call,
+    begin=SECTION.begin,
+    end=SECTION.end,
+    between="\n",
+    each=True,
+    opening=SECTION.begin,
+    openings=(Opening(">", lambda lark, schema: _BARE.call(lark, "", schema), tag=SECTION.call),),
+)
 
 FORMAT = ToolFormat(
     name="qwen3_coder",

@@ -3,6 +3,7 @@
 from appliance.text import json_body
 from appliance.text.dialects.format import ToolFormat, at_line
 from appliance.text.forms import Form, json_call
+from appliance.text.openings import SPACE, listed
 from appliance.text.reader import Reader, Steps
 
 _LIST, _FENCE = "[", "```"
@@ -20,6 +21,13 @@ def read(reader: Reader) -> Steps[None]:
     yield from reader.option(_FENCE)
 
 
-FORM = Form(json_call(), begin=_LIST, between=", ", end="]")
+FORM = Form(
+    json_call(),
+    begin=_LIST,
+    between=", ",
+    end="]",
+    openings=(*listed(), *listed(f"{_FENCE}(json)?{SPACE}", f"{SPACE}{_FENCE}")),
+    exact=False,
+)
 
 FORMAT = ToolFormat(name="xlam", openers=at_line(_LIST, _FENCE), read=read, form=FORM)
