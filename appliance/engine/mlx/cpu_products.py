@@ -1,0 +1,53 @@
+"""Multiplies few rows with a weight part by part on the CPU backend.
+
+A BLAS copies a large matrix into another layout before it multiplies and wakes its threads: worth it for a prompt,
+while for the rows of a decode step the copy takes longer than the product. A part is too small for either.
+"""
+
+import os
+from math import gcd
+
+import mlx.core as mx
+import mlx.nn as nn
+
+FEW_CORES = 3
+"""With more, the threads are faster together all the same."""
+FEW_ROWS = 8
+_PRODUCTS = 1 << 18
+"""Multiplications up to which OpenBLAS uses one thread. Twice as many are not worth more than one call."""
+_PARTS = range(16, 513)
+"""Outputs of a part: fewer take too many calls, more are copied."""
+
+_whole, _whole_tied = nn.Linear.__call__, nn.Embedding.as_linear
+
+
+def install() -> None:
+    """Let the layers of every model multiply like this from now on, where it helps."""
+    if (os.cpu_count() or 1) <= FEW_CORES:
+        nn.Linear.__call__, nn.Embedding.as_linear = _linear, _as_linear
+
+
+def _linear(layer: nn.Linear, x: mx.array) -> mx.array:
+    y = in_parts(x, layer["weight"])
+    if y is None:
+        return _whole(layer, x)
+    return y + layer["bias"] if "bias" in layer else y
+
+
+def _as_linear(layer: nn.Embedding, x: mx.array) -> mx.array:
+    y = in_parts(x, layer["weight"])
+    return _whole_tied(layer, x) if y is None else y
+
+
+def in_parts(x: mx.array, weight: mx.array) -> mx.array | None:
+    """x (…, K) @ weight.T (K, N); None where that is better done at once."""
+    outputs, inputs = weight.shape
+    rows = x.size // inputs
+    if rows > FEW_ROWS or rows * weight.size <= 2 * _PRODUCTS or weight.dtype != mx.float32:
+        return None
+    most = max(1, min(_PARTS[-1], _PRODUCTS // (rows * inputs)))
+    part = gcd(outputs, 1 << most.bit_length() - 1)
+    if part not in _PARTS:
+        return None
+    y = x.reshape(rows, inputs) @ weight.reshape(-1, part, inputs).swapaxes(-1, -2)  # (N / part, rows, part)
+    return y.swapaxes(0, 1).reshape(*x.shape[:-1], outputs)
