@@ -252,10 +252,14 @@ class EngineHandle:
         """Wait until the process is reaped; how it ended."""
         return await asyncio.shield(self._ended)
 
-    async def _kill(self) -> int:
+    def kill(self) -> None:
+        """End the process, whatever state it is in."""
         self._killed = True
         with suppress(ProcessLookupError):
             self._process.kill()
+
+    async def _kill(self) -> int:
+        self.kill()
         return self._reaped(await self._process.wait())
 
     def _reaped(self, code: int) -> int:

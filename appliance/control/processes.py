@@ -21,7 +21,6 @@ from appliance.control.vigil import try_out, watch
 from appliance.control.watchdog import Bound
 from appliance.errors import EngineDied, LoadFailed
 
-STOP_GRACE_SECONDS = 10.0
 MEASURE_SECONDS = 15.0
 
 _log = log.get()
@@ -69,6 +68,11 @@ class Processes:
         """End it, if it has not ended yet."""
         if (run := self.runs.get(number)) is not None:
             run.close()
+
+    def hurry(self, number: int) -> None:
+        """Give it no time to end in, now or later."""
+        if (run := self.runs.get(number)) is not None:
+            run.hurry()
 
     def keep_spare(self, backend: Backend | None, option: str) -> None:
         """Have a blank process of this backend ready for the next load under this `engine.blas`; None: have none."""
@@ -152,7 +156,7 @@ class Processes:
             self._replenish()
             await watch(handle, self._bound, run.demand.stall_target)
         finally:
-            code = await handle.stop(STOP_GRACE_SECONDS)
+            code = await handle.stop(run.grace)
             say = _log.info if run.stopping else _log.warning
             say("engine.gone", model=name, pid=handle.pid, exit=code, asked=run.stopping)
         return await self._ended(name, run, handle)

@@ -10,6 +10,9 @@ from appliance.control.lease import Lease
 from appliance.control.speech import Mismatches, Speech
 from appliance.vocab.spec import EngineSettings
 
+STOP_GRACE_SECONDS = 10.0
+"""Enough to write what the next engine would compute again."""
+
 
 @dataclass(slots=True)
 class Run:
@@ -24,6 +27,7 @@ class Run:
     ready: float | None = None
     handle: EngineHandle | None = None
     stopping: bool = False
+    grace: float = STOP_GRACE_SECONDS
     settings: EngineSettings | None = None
     held: set[int] = field(default_factory=set)
     mixed: set[int] = field(default_factory=set)
@@ -53,6 +57,12 @@ class Run:
         self.stopping = True
         if self.handle is not None:
             self.handle.close()
+
+    def hurry(self) -> None:
+        """Once it is asked to end, kill it."""
+        self.grace = 0.0
+        if self.stopping and self.handle is not None:
+            self.handle.kill()
 
     def configure(self, settings: EngineSettings) -> None:
         """Tell it its settings where they are new to it."""

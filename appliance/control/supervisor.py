@@ -169,7 +169,7 @@ class Supervisor:
 
     def unload(self, name: str, *, at_once: bool = False) -> tuple[str, ...]:
         """Stop the engine of this model; the next request loads it again. `at_once` also one that is in use: it
-        serves nobody new, those who wait are told, and it ends when those who hold it let go.
+        serves nobody new, those who wait are told, and it is killed when those who hold it let go.
 
         Returns the models it serves. Raises InUse while requests hold it or wait for it, UnknownModel.
         """
@@ -179,6 +179,8 @@ class Supervisor:
                 f"{name} is used by {users} request{'s' if users > 1 else ''}; try again when they have ended,"
                 " or end them with --now (now=1)"
             )
+        if at_once:
+            self._processes.hurry(engine.number)
         self._happen(registry.on_unload, fingerprint, at_once)
         return tuple(model for model, served in self._state.names.items() if served == fingerprint)
 

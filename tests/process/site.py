@@ -1,7 +1,9 @@
 """A deploy directory for tests with real engine processes: scripts for fake engines and a deploy file."""
 
+import asyncio
 import json
 import os
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -99,3 +101,11 @@ async def answer(
         finished = isinstance(event, Finished)
     assert finished
     return "".join(parts)
+
+
+async def stopped(pid: int) -> None:
+    """Stop this process, and wait until none of its threads runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    async with asyncio.timeout(30):
+        while not all(" (stopped)" in stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/status")):
+            await asyncio.sleep(0.005)

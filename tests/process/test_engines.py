@@ -24,7 +24,7 @@ from appliance.errors import (
     UnknownModel,
 )
 from appliance.vocab.event import Finished, Started, TextDelta
-from tests.process.site import PATIENT, answer, composing
+from tests.process.site import PATIENT, answer, composing, stopped
 
 STORY = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 
@@ -316,6 +316,24 @@ async def test_a_model_too_large_for_the_budget_is_refused_with_the_numbers(site
         await supervisor.apply(deployment)
         with pytest.raises(Unavailable, match=r"m needs 64\.0 MiB of memory; memory\.budget"):
             await answer(supervisor, deployment)
+
+
+# ---- unloaded by hand
+async def test_who_wants_the_memory_at_once_does_not_wait_for_an_engine_that_answers_nothing(site):
+    names = ("asked", "killed")
+    for name in names:
+        site.script(name)
+    deployment = site.deployment({name: {"source": f"fake:{name}.yaml"} for name in names})
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(deployment)
+        for name in names:
+            await answer(supervisor, deployment, name)
+            await stopped(one(supervisor, name).pid)
+            supervisor.unload(name, at_once=name == "killed")
+        await until(supervisor, lambda status: status.pid is None, "killed")
+        assert one(supervisor, "asked").pid is not None, "it has some seconds to write what it knows"
+        supervisor.unload("asked", at_once=True)
+        await until(supervisor, lambda status: status.pid is None, "asked")
 
 
 # ---- other deployments while streaming

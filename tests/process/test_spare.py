@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.control.supervisor import Supervisor
-from tests.process.site import answer
+from tests.process.site import answer, stopped
 
 SPARE = {"spare": True}
 
@@ -63,7 +63,7 @@ async def test_a_load_is_not_given_a_spare_that_cannot_take_it(site, ill, replac
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
         first = await warm(supervisor)
-        os.kill(first, ill)
+        await stopped(first) if ill is signal.SIGSTOP else os.kill(first, ill)
         second = await warm(supervisor, other_than=first) if replaced else None
         # Waits for less than the load_timeout, which a process that answers nothing would take.
         assert await answer(supervisor, deployment) == "hello"
