@@ -11,6 +11,7 @@ from appliance.errors import ApplianceError
 from appliance.protocols.adapter import Answer
 from appliance.protocols.errors import error_object
 from appliance.protocols.openai_stream import DONE, HEARTBEAT, json_data, smallest, usage_object
+from appliance.protocols.prompt_logprobs import Position, listed
 from appliance.vocab.event import (
     Event,
     Failed,
@@ -38,6 +39,7 @@ class _Choice:
     utf8: codecs.IncrementalDecoder = field(default_factory=lambda: _decoder("replace"))
     reason: str | None = None
     usage: Usage | None = None
+    scores: list[Position | None] | None = None
     logprobs: dict[str, list[Any]] = field(
         default_factory=lambda: {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     )
@@ -66,14 +68,26 @@ class _Choice:
 
 
 class Completions:
-    """Feed events of all answers; `samples` are generated per prompt, of which the best `kept` are in the body."""
+    """Feed events of all answers; `samples` are generated per prompt, of which the best `kept` are in the body.
+
+    With `scores` the body lists so many candidates of each token of a prompt.
+    """
 
     def __init__(
-        self, answer: Answer, *, samples: int, kept: int, echo: bool, logprobs: int | None, silent: bool = False
+        self,
+        answer: Answer,
+        *,
+        samples: int,
+        kept: int,
+        echo: bool,
+        logprobs: int | None,
+        silent: bool = False,
+        scores: int | None = None,
     ) -> None:
         self._answer = answer
         self._samples, self._kept = samples, kept
         self._echo, self._logprobs, self._silent = echo, logprobs is not None, silent
+        self._most, self._scores = logprobs or 0, scores
         self._choices = [_Choice() for _ in range(answer.choices)]
         common = {"id": answer.id, "object": "text_completion", "created": answer.created, "model": answer.model}
         self._common: dict[str, Any] = common
@@ -86,7 +100,9 @@ class Completions:
             case Started():
                 return self._echoed(index, choice)
             case TextDelta(prompt=prompt) if prompt:
-                scored = self._scored(index, choice, prompt)
+                if self._scores is not None:
+                    choice.scores = listed(prompt, self._scores)
+                scored = self._scored(index, choice, prompt) if self._echo and self._logprobs else b""
                 rest = msgspec.structs.replace(event, prompt=())
                 return scored + (self.feed(index, rest) if rest.text or rest.logprobs else b"")
             case TextDelta(text, items) | ReasoningDelta(text, items):
@@ -120,6 +136,7 @@ class Completions:
         ]
         choices = [
             _choice(index, "".join(choice.text), choice.logprobs if self._logprobs else None, choice.reason)
+            | ({} if self._scores is None else {"prompt_logprobs": choice.scores})
             for index, choice in enumerate(best)
         ]
         return bytes(_encode({**self._common, "choices": choices, "usage": self._usage()}))
@@ -140,7 +157,8 @@ class Completions:
         """The echoed prompt with what the model thinks of it; nothing is thought of the first token."""
         text = self._answer.prompts[index // self._samples]
         before = choice.offset
-        columns = choice.add(text, prompt, told=True)
+        fewer = (msgspec.structs.replace(token, top=token.top[: self._most]) for token in prompt)
+        columns = choice.add(text, fewer, told=True)
         columns["token_logprobs"][0] = choice.logprobs["token_logprobs"][0] = None
         columns["top_logprobs"][0] = choice.logprobs["top_logprobs"][0] = None
         choice.offset = before + len(text)

@@ -1,7 +1,9 @@
 """`POST /v1/chat/completions`: what a body asks for, one table row per field."""
 
+from functools import partial
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 
 from appliance.errors import BadRequest
@@ -21,6 +23,7 @@ from appliance.protocols.openai_tools import (
     named,
     to_tools,
 )
+from appliance.protocols.prompt_logprobs import PROMPT_LOGPROBS, listed, scores_asked
 from appliance.protocols.sampling import (
     SAMPLING,
     StreamOptions,
@@ -51,6 +54,7 @@ FIELDS: dict[str, Reader] = {
     "n": choices,
     "logprobs": flag,
     "top_logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
+    "prompt_logprobs": PROMPT_LOGPROBS,
     "stream": flag,
     "stream_options": typed(StreamOptions, "an object"),
     # the prompt
@@ -81,7 +85,6 @@ FIELDS: dict[str, Reader] = {
     "chat_template": refused("a request cannot bring its own template; set one in the deploy file"),
     "echo": refused("answers hold no prompt", unless=(False,)),
     "modalities": refused("answers are text", unless=(["text"],)),
-    "prompt_logprobs": refused("ask /v1/completions for `echo` with `logprobs`"),
     "web_search_options": refused("this server does not search the web"),
 }
 """Every field we know, and how it is read. A field that is not here is listed in `GenerateRequest.ignored`."""
@@ -96,8 +99,11 @@ def decode(body: bytes) -> GenerateRequest:
 def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest:
     if given.get("functions") and given.get("tools"):
         raise BadRequest("`functions` and `tools` cannot both be given", param="functions")
+    shared = common(given)
+    if (scores := scores_asked(given)) is not None:
+        shared["rules"] = msgspec.structs.replace(shared["rules"], scores=scores)
     return GenerateRequest(
-        **common(given),
+        **shared,
         messages=given["messages"],
         tools=_tools(given),
         sampling=patch(given, max_tokens=given.get("max_completion_tokens"), reasoning_budget=_budget(given)),
@@ -128,7 +134,12 @@ def read(body: bytes) -> Decoded:
     return Decoded(
         asked,
         lambda answer: StreamEncoder(answer, functions=functions),
-        lambda answer: Fold(answer, logprobs=asked.logprobs is not None, functions=functions),
+        lambda answer: Fold(
+            answer,
+            logprobs=asked.logprobs is not None,
+            functions=functions,
+            scores=None if asked.rules.scores is None else partial(listed, most=asked.rules.scores),
+        ),
     )
 
 

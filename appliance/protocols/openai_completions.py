@@ -10,7 +10,8 @@ from appliance.errors import BadRequest
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.completions_stream import Completions
-from appliance.protocols.fields import Reader, ignored, in_words, read_fields, refused, typed
+from appliance.protocols.fields import Reader, ignored, in_words, read_fields, typed
+from appliance.protocols.prompt_logprobs import PROMPT_LOGPROBS, scores_asked
 from appliance.protocols.sampling import (
     MAX_CHOICES,
     SAMPLING,
@@ -78,6 +79,7 @@ FIELDS: dict[str, Reader] = {
     "echo": flag,
     "suffix": text,
     "logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
+    "prompt_logprobs": PROMPT_LOGPROBS,
     "stream": flag,
     "stream_options": typed(StreamOptions, "an object"),
     "user": text,
@@ -87,8 +89,6 @@ FIELDS: dict[str, Reader] = {
     "safety_identifier": ignored,
     "service_tier": ignored,
     "store": ignored,
-    # asking for these would
-    "prompt_logprobs": refused("ask for `echo` with `logprobs`"),
 }
 """Every field we know, and how it is read."""
 
@@ -104,7 +104,7 @@ def read(body: bytes) -> Decoded:
     asked = _request(given, unknown)
     said = partial(
         Completions, samples=asked.n, kept=given.get("n", 1), echo=given.get("echo", False),
-        logprobs=given.get("logprobs"), silent=_silent(given),
+        logprobs=given.get("logprobs"), silent=_silent(given), scores=scores_asked(given),
     )  # fmt: skip
     return Decoded(asked, said, said, echoes=given.get("echo", False))
 
@@ -116,8 +116,9 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
         raise BadRequest("`suffix` needs prompts that are text", param="suffix")
     logprobs = given.get("logprobs")
     shared = common(given)
-    if given.get("echo") and logprobs is not None:
-        shared["rules"] = msgspec.structs.replace(shared["rules"], scores=logprobs)
+    wanted = (logprobs if given.get("echo") else None, scores_asked(given))
+    if scores := [most for most in wanted if most is not None]:
+        shared["rules"] = msgspec.structs.replace(shared["rules"], scores=max(scores))
     return GenerateRequest(
         **shared,
         prompts=tuple(_with(prompt, suffix) for prompt in given["prompt"]),
@@ -136,7 +137,8 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest
 
 def _silent(given: dict[str, Any]) -> bool:
     """Whether only the prompt's own tokens are wanted."""
-    return bool(given.get("echo")) and given.get("logprobs") is not None and given.get("max_tokens") == 0
+    echoed = bool(given.get("echo")) and given.get("logprobs") is not None
+    return (echoed or given.get("prompt_logprobs") is not None) and given.get("max_tokens") == 0
 
 
 def _with(prompt: Prompt, suffix: str | None) -> Prompt:

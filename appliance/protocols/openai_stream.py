@@ -4,7 +4,7 @@
 text is encoded per token.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,20 +145,32 @@ class _Choice:
 
 
 class Fold:
-    """The answer that does not stream: the same events, kept until the end."""
+    """The answer that does not stream: the same events, kept until the end. `scores` says what is told of the tokens
+    of a prompt that was scored.
+    """
 
-    def __init__(self, answer: Answer, *, logprobs: bool = False, functions: bool = False) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        *,
+        logprobs: bool = False,
+        functions: bool = False,
+        scores: Callable[[Sequence[TokenLogprob]], Any] | None = None,
+    ) -> None:
         self._answer = answer
         self._functions = functions
         self._logprobs = logprobs
         self._choices = [_Choice() for _ in range(answer.choices)]
         self._usage: dict[int, Usage] = {}
+        self._scores = scores
+        self._scored: Sequence[TokenLogprob] = ()
 
     def feed(self, index: int, event: Event) -> None:
         """Take one event of choice `index`."""
         choice = self._choices[index]
         match event:
-            case TextDelta(text, logprobs):
+            case TextDelta(text, logprobs, prompt):
+                self._scored = prompt or self._scored
                 choice.text.append(text)
                 choice.logprobs.extend(logprobs)
             case ReasoningDelta(text):
@@ -173,6 +185,7 @@ class Fold:
 
     def body(self) -> bytes:
         """The JSON body, once every choice has finished."""
+        scored = {} if self._scores is None else {"prompt_logprobs": self._scores(self._scored)}
         return _encode(
             {
                 "id": self._answer.id,
@@ -182,6 +195,7 @@ class Fold:
                 "choices": [self._choice(index, choice) for index, choice in enumerate(self._choices)],
                 "usage": usage_object(self._usage.values()),
                 "system_fingerprint": None,
+                **scored,
             }
         )
 

@@ -21,11 +21,14 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopToken(msgspec.Struct, frozen=True, array_like=True):
-    """A candidate at one position; `raw` are the token's bytes, which may be part of a character."""
+    """A candidate at one position; `raw` are the token's bytes, which may be part of a character. A peer does not
+    tell its `id`.
+    """
 
     token: str
     logprob: float
     raw: bytes
+    id: int | None = None
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
@@ -35,6 +38,7 @@ class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
     logprob: float
     raw: bytes
     top: tuple[TopToken, ...] = ()
+    id: int | None = None
 
 
 class Reuse(msgspec.Struct, frozen=True, array_like=True):

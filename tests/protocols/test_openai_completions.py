@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from appliance.errors import BadRequest, EngineDied, Unsupported
+from appliance.errors import BadRequest, EngineDied
 from appliance.protocols.adapter import Answer
 from appliance.protocols.openai_completions import decode, read
 from appliance.vocab.event import Event, Finished, Started, TextDelta, TokenLogprob, TopToken, Usage
@@ -43,6 +43,8 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "logprobs a flag": (body(logprobs=True), "logprobs", "from 0 to 20"),
     "best_of below n": (body(n=3, best_of=2), "best_of", "smaller than"),
     "best_of in a stream": (body(best_of=2, stream=True), "best_of", "streamed"),
+    "streamed scores": (body(prompt_logprobs=1, stream=True), "prompt_logprobs", "streamed"),
+    "too many candidates": (body(prompt_logprobs=21), "prompt_logprobs", "from 0 to 20"),
     "a suffix of ids": (body(prompt=[1, 2], suffix="end"), "suffix", "text"),
     "too many answers": (body(prompt=["a"] * 100, n=100), "prompt", "10000 answers"),
 }
@@ -55,24 +57,15 @@ def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str, words
     assert (caught.value.param, words in caught.value.message) == (param, True), caught.value.message
 
 
-REFUSED = {
-    "prompt_logprobs": (body(prompt_logprobs=1), "prompt_logprobs"),
-}
-
-
-@pytest.mark.parametrize(("sent", "param"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_honoured_is_refused_by_name(sent: bytes, param: str) -> None:
-    with pytest.raises(Unsupported) as caught:
-        decode(sent)
-    assert caught.value.param == param
-
-
 SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "defaults": ({}, {"n": 1, "logprobs": None, "messages": (), "sampling": SamplingPatch(),
                       "default_max_tokens": 16}),
     "no tokens": ({"max_tokens": 0, "echo": True}, {"sampling": SamplingPatch(max_tokens=0)}),
     "a gap": ({"prompt": "a", "suffix": "c"}, {"prompts": (TextPrompt(text="a", suffix="c"),)}),
     "a scored prompt": ({"echo": True, "logprobs": 3}, {"rules": TokenRules(scores=3), "logprobs": 3}),
+    "a scored prompt under vLLM's name": ({"prompt_logprobs": 2}, {"rules": TokenRules(scores=2), "logprobs": None}),
+    "scored under both names": (
+        {"echo": True, "logprobs": 1, "prompt_logprobs": 4}, {"rules": TokenRules(scores=4), "logprobs": 1}),
     "a prompt that is only scored": ({"echo": True, "logprobs": 0, "max_tokens": 0},
                                      {"rules": TokenRules(scores=0), "sampling": SamplingPatch(max_tokens=1)}),
     "best of three": ({"n": 2, "best_of": 3}, {"n": 3, "logprobs": 0}),

@@ -116,3 +116,35 @@ def test_an_echo_that_only_scores_generates_nothing_that_is_counted(up: Up) -> N
     assert [choice.text for choice in answer.choices] == ["a b", "c"]
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 0
+
+
+@pytest.mark.parametrize("most", [0, 2], ids=["no candidates", "two"])
+def test_a_prompts_scores_are_told_beside_the_answer_under_vllms_name(up: Up, most: int) -> None:
+    body = {"model": "demo", "prompt": ["one two", "é"], "max_tokens": 2, "prompt_logprobs": most}
+    answer = up.post(body, "/v1/completions").json()
+    echoed = up.post({**body, "echo": True, "logprobs": most}, "/v1/completions").json()
+    for choice, prompt, both in zip(answer["choices"], body["prompt"], echoed["choices"], strict=True):
+        first, *others = choice["prompt_logprobs"]
+        assert (first, both["prompt_logprobs"]) == (None, choice["prompt_logprobs"])
+        assert [next(iter(each)) for each in others] == [str(token) for token in ids(prompt)[1:]]
+        assert [next(iter(each.values()))["logprob"] for each in others] == both["logprobs"]["token_logprobs"][
+            1 : len(ids(prompt))
+        ]
+        assert all(most <= len(each) <= most + 1 for each in others)
+        assert (choice["logprobs"], both["text"]) == (None, prompt + choice["text"])
+
+
+def test_a_chats_prompt_is_scored_too(up: Up) -> None:
+    body = {"model": "demo", "messages": [{"role": "user", "content": "hi"}], "prompt_logprobs": 1, "n": 2}
+    answer = up.post(body).json()
+    assert len(answer["prompt_logprobs"]) == answer["usage"]["prompt_tokens"]
+    assert answer["choices"][0]["message"]["content"] == "You said: hi"
+    refused = up.post({**body, "stream": True})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "prompt_logprobs")
+
+
+def test_a_prompt_that_is_only_scored_has_no_answer(up: Up) -> None:
+    body = {"model": "demo", "prompt": "one two", "max_tokens": 0, "prompt_logprobs": 1}
+    answer = up.post(body, "/v1/completions").json()
+    assert (answer["choices"][0]["text"], answer["usage"]["completion_tokens"]) == ("", 0)
+    assert len(answer["choices"][0]["prompt_logprobs"]) == len(ids("one two"))

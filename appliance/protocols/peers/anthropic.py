@@ -51,6 +51,8 @@ def _refuse(question: Question) -> None:
         raise refuse("logprobs", "the peer does not know them")
     if asked.grammar is not None and asked.grammar.kind != "json_schema":
         raise refuse(asked.grammar.param, "the peer knows JSON schemas only")
+    if asked.rules.scores is not None:
+        raise refuse("prompt_logprobs", "a peer does not score a prompt")
     if asked.rules.bad_words or asked.rules.allowed is not None:
         raise refuse("bad_words" if asked.rules.bad_words else "allowed_token_ids", "the peer does not know it")
 

@@ -49,6 +49,8 @@ def chat(api: str, question: Question) -> Outgoing:
     """A chat. Raises Unsupported for what would be another answer without it."""
     asked, (fields, left_out) = question.asked, _common(api, question)
     extended = api != "openai"
+    if asked.rules.scores is not None:
+        raise refuse("prompt_logprobs", "a peer does not score a prompt")
     fields |= {
         "messages": [_message(message, extended) for message in asked.messages],
         "tools": [_tool(tool) for tool in asked.tools] or None,
@@ -75,7 +77,7 @@ def complete(api: str, question: Question) -> Outgoing:
     prompt = question.prompt
     assert prompt is not None
     if question.asked.rules.scores is not None:
-        raise refuse("echo", "a peer does not score a prompt")
+        raise refuse("echo", "a peer does not score a prompt, also not for `prompt_logprobs`")
     fields |= {
         "prompt": prompt.text if isinstance(prompt, TextPrompt) else list(prompt.tokens),
         "suffix": prompt.suffix if isinstance(prompt, TextPrompt) else None,
