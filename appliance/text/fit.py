@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from appliance.text.dialects.format import ToolFormat
+from appliance.text.heads import kept_apart
 from appliance.text.json_body import loads
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.recipe import call_lines, joined, result_line, told
@@ -209,7 +210,7 @@ def _dicts(messages: Iterable[Message], shape: Shape, mark: Marked) -> Iterator[
 def _dict(message: Message, shape: Shape, ids: Mapping[str, str], mark: Marked) -> dict[str, Any]:
     content = message.content or ("" if not message.tool_calls else shape.empty)
     if content and message.role in ("user", "tool"):
-        content = mark(content)
+        content = kept_apart(mark(content), message.role, shape.heads, mark)
     out: dict[str, Any] = {"role": message.role, "content": content}
     if message.name is not None:
         out["name"] = message.name

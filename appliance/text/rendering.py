@@ -67,7 +67,8 @@ class Renderer:
         """How the template wants conversations put; found out once."""
         known = self.shapes.get(template.source)
         if known is None:
-            known = shape(lambda messages, variables: self._rendered(template, messages, variables, True))
+            specials = self.constants.values()
+            known = shape(lambda messages, variables: self._rendered(template, messages, variables, True), specials)
             self.shapes[template.source] = known
         return known
 

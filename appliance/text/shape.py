@@ -1,11 +1,12 @@
 """How a chat template wants a conversation put: found out by rendering small ones and looking for their words."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from appliance.errors import TemplateFailed
+from appliance.text.heads import Heads, heads
 
 Render = Callable[[Sequence[Mapping[str, Any]], Mapping[str, Any]], str]
 """Text for messages and variables. Raises TemplateFailed."""
@@ -31,7 +32,7 @@ class Shape:
     With `described` every parameter must have a description.
     What is false of the rest it shows wrongly or not at all: `calls` and `results` of the past, `parallel` calls of
     one turn, the `system` text, one that comes `late`, `turns` of one role in a row, `beside`: text and reasoning
-    beside calls.
+    beside calls. `heads` is what it begins each role's turns with.
     """
 
     tools: Tools = "tools"
@@ -47,10 +48,11 @@ class Shape:
     late: bool = True
     turns: bool = True
     beside: bool = True
+    heads: Heads = ()
 
 
-def shape(render: Render) -> Shape:
-    """The shape of the template behind `render`."""
+def shape(render: Render, specials: Iterable[str] = ()) -> Shape:
+    """The shape of the template behind `render`; `specials` are texts of special tokens that it may show."""
     nothing: tuple[Any, ...] = (None, [])
     no_tools = next((none for none in nothing if _shows(render, [_ASK], none, _ASKED)), None)
     tools, described = _tools(render)
@@ -64,6 +66,12 @@ def shape(render: Render) -> Shape:
     both = {**call, "content": _SAID, "reasoning_content": "probethought", "thinking": "probethought"}
     two = {**call, "tool_calls": [*call["tool_calls"], *_turn(arguments, empty, ids, 1)["tool_calls"]]}
     results = [_result(ids, 0), _result(ids, 1)]
+    shown = [_ASK, said if form is None else call, results[0]]
+
+    def text(*turns: str) -> str | None:
+        messages = [{"role": role, "content": said} for role, said in zip(turns[::2], turns[1::2], strict=True)]
+        return _text(render, messages, {"tools": no_tools, "functions": "[]"})
+
     return Shape(
         tools=tools,
         no_tools=no_tools,
@@ -72,12 +80,13 @@ def shape(render: Render) -> Shape:
         ids=ids,
         described=described,
         calls=form is not None,
-        results=_renders(render, [_ASK, said if form is None else call, results[0]], offered, _RESULT),
+        results=_renders(render, shown, offered, _RESULT),
         parallel=form is not None and _both(_text(render, [_ASK, two, *results], offered)),
         system=_shows(render, [system, _ASK], no_tools, _SYSTEM, _ASKED),
         late=_shows(render, [system, _ASK, said, late, _ASK], no_tools, _SYSTEM, _LATE),
         turns=_shows(render, [_ASK, {**_ASK, "content": _SAID}], no_tools, _ASKED, _SAID),
         beside=form is None or _renders(render, [_ASK, both, results[0]], offered, _VALUE, _SAID),
+        heads=heads(text, _text(render, shown, offered), _RESULT, specials),
     )
 
 
