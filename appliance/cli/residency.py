@@ -5,9 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.admin_client import AdminClient, segment
-from appliance.cli.telling import DEFAULT_FILE, AsJson, File, Timeout, failing, tell
-from appliance.config.units import duration
-from appliance.errors import BadRequest
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, Timeout, failing, seconds, tell
 
 Name = Annotated[str, typer.Argument(help="A model of the deploy file.")]
 
@@ -31,23 +29,19 @@ def unload(
 
 def pin(
     name: Name,
-    long: Annotated[str, typer.Option("--for", help="How long, like 2h; without it until the appliance ends.")] = "",
+    long: Annotated[
+        float | None,
+        typer.Option("--for", parser=seconds, metavar="DURATION", help="Like 2h; else until the appliance ends."),
+    ] = None,
     off: Annotated[bool, typer.Option("--off", help="Take it back.")] = False,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
     """Keep a model in memory; the deploy file stays as it is, and `ps` says that this differs from it."""
     with failing("pin", as_json):
-        asked = {"for": str(_seconds(long))} if long else {}
+        asked = {} if long is None else {"for": str(long)}
         admin = AdminClient(file)
         _tell("pin", admin.post(f"/models/{segment(name)}/pin", **({"for": "0"} if off else asked)), as_json)
-
-
-def _seconds(text: str) -> float:
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise BadRequest(f"--for {text}: {error}") from None
 
 
 def _tell(kind: str, model: dict[str, Any], as_json: bool) -> None:

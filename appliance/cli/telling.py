@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli.admin_client import Refused
+from appliance.config import units
 from appliance.config.problem import Rejected, as_data, human
 from appliance.errors import ApplianceError
 
@@ -22,7 +23,22 @@ DEFAULT_FILE = Path("deploy.yaml")
 File = Annotated[Path, typer.Option("-f", "--file", help="The deploy file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until the models are as the file says; exit 4 if not.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0, help="The most seconds to wait.")]
+
+
+def seconds(text: str | float) -> float:
+    """Of an option. Raises typer.BadParameter."""
+    try:
+        return units.seconds(text)
+    except units.NotAQuantity as error:
+        raise typer.BadParameter(f"{error.message}: {error.hint}" if error.hint else error.message) from None
+
+
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", parser=seconds, metavar="DURATION", show_default="5m", help="The longest to wait, like 90s."
+    ),
+]
 
 
 @contextmanager

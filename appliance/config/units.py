@@ -82,6 +82,17 @@ def duration(value: str | int | float) -> float:
     return number * SECONDS[unit]
 
 
+def seconds(value: str | int | float) -> float:
+    """What somebody is asked for who waits: a duration, or a bare number of seconds. Raises NotAQuantity."""
+    try:
+        found = float(value)
+    except ValueError:
+        return duration(value)
+    if not found >= 0:
+        raise NotAQuantity(f"{value} is not a duration", "write 300ms, 15s, 5m, 2h or 7d")
+    return found
+
+
 def duration_or_never(value: str | int | float) -> float:
     """Seconds, infinity for `never`. Raises NotAQuantity."""
     return math.inf if value == "never" else duration(value)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 from sanic import HTTPResponse, Request
 
+from appliance.config import units
 from appliance.config.deployment import ModelSpec
 from appliance.config.render import Estimate
 from appliance.control.beside import beside
@@ -51,7 +52,9 @@ class Admin:
 
 
 async def status(request: Request, admin: Admin) -> HTTPResponse:
-    """Everything about the appliance; `wait=1` answers once it has converged or `timeout` seconds are over."""
+    """Everything about the appliance; `wait=1` answers once it has converged or `timeout` is over (15s, 5m, or a number
+    of seconds).
+    """
     if _wanted(request, "wait"):
         await admin.observer.converged(_timeout(request))
     return _answer(standing(admin), admin)
@@ -159,7 +162,9 @@ async def unload(request: Request, admin: Admin, name: str) -> HTTPResponse:
 
 
 async def pin(request: Request, admin: Admin, name: str) -> HTTPResponse:
-    """Keep a model in memory `for` so many seconds, without end where nothing is said; 0 takes it back."""
+    """Keep a model in memory `for` so long (2h, or a number of seconds), without end where nothing is said; 0 takes it
+    back.
+    """
     spec = _model(admin, name)
     admin.context.supervisor.pin(spec.name, _seconds(request, "for", math.inf))
     return _answer(_one(admin, spec.name), admin)
@@ -279,12 +284,9 @@ def _timeout(request: Request) -> float:
 def _seconds(request: Request, name: str, default: float) -> float:
     text: Any = request.args.get(name, default)
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not seconds >= 0:
-        raise BadRequest(f"{name} must be a number of seconds", param=name)
-    return seconds
+        return units.seconds(text)
+    except units.NotAQuantity as error:
+        raise BadRequest(f"{name}: {error.message}; {error.hint}", param=name) from None
 
 
 def guard(request: Request, admin: Admin) -> None:

@@ -115,7 +115,7 @@ def test_what_does_not_converge_in_time_exits_4(shell: Shell, running: Up) -> No
     (shell.file.parent / "late.yaml").write_text("load_ms: 60000\n")
     text = shell.file.read_text()
     shell.file.write_text(text + "  late: {source: 'fake:./late.yaml', load: startup}\n")
-    assert shell("reload", "--wait", "--timeout", "0.5", code=4) == "applied: generation 2\n"
+    assert shell("reload", "--wait", "--timeout", "500ms", code=4) == "applied: generation 2\n"
     assert "late is not ready" in shell.errors
     assert "`appliance ps`" in shell.errors.splitlines()[-1]
     assert "late is not ready" in shell("status", "--wait", "--timeout", "0", code=4)
@@ -167,6 +167,8 @@ def test_a_pin_is_told_as_a_difference_from_the_file_until_it_is_taken_back(shel
     assert "pinned" not in shell("ps")
     shell("pin", "demo", "--for", "2h")
     assert "pinned by hand for 2h" in shell("ps")
+    shell("pin", "demo", "--for", "soon", code=2)
+    assert "soon is not a duration" in shell.errors
     shell("pin", "demo", "--off")
     assert "pinned" not in shell("ps")
 

@@ -12,6 +12,7 @@ from appliance.config.units import (
     Rate,
     Share,
     Window,
+    seconds,
     show_bytes,
     show_duration,
     show_rate,
@@ -129,6 +130,20 @@ def test_tokens_are_shown_as_they_would_be_written(count: int, shown: str) -> No
 )
 def test_bytes_are_shown_in_the_unit_that_fits(count: int, shown: str) -> None:
     assert show_bytes(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds_of_it"),
+    [("90", 90), ("0.5", 0.5), (300.0, 300), ("60s", 60), ("2h", 7200), ("0", 0), ("inf", math.inf)],
+)
+def test_who_waits_says_how_long_with_a_unit_or_in_seconds(text: str | float, seconds_of_it: float) -> None:
+    assert seconds(text) == seconds_of_it
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "5x", ""])
+def test_who_waits_cannot_wait_for_what_is_no_time(text: str) -> None:
+    with pytest.raises(NotAQuantity):
+        seconds(text)
 
 
 @pytest.mark.parametrize("shown", ["60/m", "200k/h", "1/s"])
