@@ -52,8 +52,8 @@ class Admin:
 
 
 async def status(request: Request, admin: Admin) -> HTTPResponse:
-    """Everything about the appliance; `wait=1` answers once it has converged or `timeout` is over (15s, 5m, or a number
-    of seconds).
+    """Everything about the appliance; `wait=1` answers once it has converged or `timeout` is over: 15s, 5m, or a
+    number of seconds.
     """
     if _wanted(request, "wait"):
         await admin.observer.converged(_timeout(request))
@@ -162,8 +162,8 @@ async def unload(request: Request, admin: Admin, name: str) -> HTTPResponse:
 
 
 async def pin(request: Request, admin: Admin, name: str) -> HTTPResponse:
-    """Keep a model in memory `for` so long (2h, or a number of seconds), without end where nothing is said; 0 takes it
-    back.
+    """Keep a model in memory `for` so long (2h, or a number of seconds), without end where nothing is said; 0
+    takes it back.
     """
     spec = _model(admin, name)
     admin.context.supervisor.pin(spec.name, _seconds(request, "for", math.inf))
