@@ -71,8 +71,18 @@ TEMPLATES = [
     ("functionary-v3.2", "functionary_v32", "none", "<|start_header_id|> <|eot_id|> recipient >>>all"),
     ("firefunction", "phi4_mini", "none", "<|start_header_id|> <|eot_id|> functools[{}]"),
     ("xlam", "xlam", "none", "You are developed by Salesforce xLAM team <|im_start|>"),
+    ("xlam", "xlam", "none", "You are developed by Salesforce xLAM team <|start_header_id|> <|eot_id|>"),
+    (
+        "xlam", "xlam", "none",
+        "developed by Salesforce xLAM team, created by Alibaba Cloud <|im_start|> calls in a single JSON array",
+    ),
     ("hermes", "hermes_json", "think_tags", "<|im_start|> You are a function calling AI model <tool_call>"),
     ("hermes-4", "hermes_json", "think_tags", "<|im_start|> <tool_call> You are a deep thinking AI"),
+    (
+        "hermes-4", "hermes_json", "think_tags",
+        "<|im_start|> <tool_call> You are a deep thinking AI <think> reasoning_content",
+    ),
+    ("hermes-4", "hermes_json", "think_tags", "<|start_header_id|> <|eot_id|> <tool_call> deep thinking AI"),
     ("mistral", "mistral_json", "none", "[INST] [/INST] [TOOL_CALLS] [AVAILABLE_TOOLS]"),
     ("mistral-small-3.2", "mistral_call_id", "none", "[INST] [/INST] [TOOL_CALLS] [CALL_ID] [ARGS] [SYSTEM_PROMPT]"),
     ("devstral", "mistral_args", "none", "[INST] [/INST] [TOOL_CALLS] [ARGS] [SYSTEM_PROMPT]"),

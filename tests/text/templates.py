@@ -45,6 +45,7 @@ TALKS: dict[str, tuple[Message, ...]] = {
 }
 SWITCHES = ("enable_thinking", "thinking", "reasoning")
 """What templates call the switch for reasoning."""
+DONE = "found by content, renders with and without tools, thinking on and off, passes the probe"
 
 
 def problems(source: str, family: FamilyFile | None) -> Iterator[str]:
@@ -96,7 +97,7 @@ def main(directory: str) -> int:
         if family is not None and right not in (None, family.family.name):
             found.insert(0, f"its family is {right}")
         wrong += bool(found)
-        print(f"{path.name}: {family.family.name if family else '-'}: {'ok' if not found else ''}")
+        print(f"{path.name}: {family.family.name if family else '-'}: {DONE if not found else 'not right'}")
         for problem in found:
             print(f"    {problem}")
     return 1 if wrong else 0
