@@ -9,7 +9,7 @@ from appliance.engine.pipeline import Pipeline
 from appliance.engine.prefix_cache import NO_MATCH, Match
 from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
-from appliance.vocab.spec import urgency
+from appliance.vocab.spec import is_behind, urgency
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +77,11 @@ class Sequence:
     @property
     def urgency(self) -> int:
         return urgency(self.priority)
+
+    @property
+    def behind(self) -> bool:
+        """Whether nobody waits for it."""
+        return is_behind(self.priority)
 
     @property
     def prefill_end(self) -> int:

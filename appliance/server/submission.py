@@ -9,10 +9,7 @@ from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
 from appliance.control.keys import namespace, priority
 from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
-from appliance.vocab.spec import WISHES, ChatPrompt, ModelInfo, Submission
-
-BEHIND = 10 * WISHES
-"""More than any key and any wish can make up for."""
+from appliance.vocab.spec import BEHIND, ChatPrompt, ModelInfo, Submission
 
 GENERIC = "json"
 """The tool dialect of models without one of their own: told how to call in the system text."""

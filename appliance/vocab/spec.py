@@ -132,6 +132,15 @@ def urgency(priority: int) -> int:
     return (priority + WISHES) // (2 * WISHES)
 
 
+BEHIND = 10 * WISHES
+"""More than any key and any wish can make up for: what nobody waits for has so much less."""
+
+
+def is_behind(priority: int) -> bool:
+    """Whether nobody waits for what has this priority."""
+    return priority <= -BEHIND // 2
+
+
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """One generation. `sampling.seed` is always drawn; `emitted` are token ids an engine before this one
     already produced: they are prefilled and replayed through the text pipeline without being sent again.

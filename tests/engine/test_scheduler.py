@@ -10,6 +10,7 @@ import pytest
 from appliance.engine.inbox import Cancellation, Configuration
 from appliance.engine.speed import CEILING, FLOOR, PrefillSpeed
 from appliance.vocab.event import Failed, Finished, Reuse, Started
+from appliance.vocab.spec import BEHIND, WISHES
 from tests.engine.driving import Drive
 
 
@@ -183,6 +184,53 @@ def test_over_the_budget_the_last_in_rank_is_recomputed_later(tmp_path):
     assert most <= 200
 
 
+def test_what_nobody_waits_for_makes_way_and_goes_on_where_it_was(tmp_path):
+    answer = "".join(chr(97 + n % 26) for n in range(40))
+    drive = Drive(tmp_path, rows=1, text=answer)
+    drive.turn(drive.arrival(1, "aa", priority=-BEHIND))
+    for _ in range(10):
+        drive.turn()
+    drive.turn(drive.arrival(2, "bb"), drive.arrival(3, "cc", priority=-BEHIND))
+    while not drive.ended(2):
+        drive.turn()
+    assert not drive.ended(1)
+    assert 0 < len(drive.text(1)) < len(answer)
+    drive.finish()
+    assert drive.started() == [1, 2, 3], "and it is not told twice"
+    assert drive.text(1) == drive.text(2) == drive.text(3) == answer
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "rows"),
+    [
+        pytest.param(0, WISHES, 1, id="somebody waits for what runs"),
+        pytest.param(-BEHIND, 2 * WISHES - BEHIND, 1, id="nobody waits for either"),
+        pytest.param(-BEHIND, 0, 2, id="there is room for both"),
+    ],
+)
+def test_nothing_else_makes_way(tmp_path, running, waiting, rows):
+    drive = Drive(tmp_path, rows=rows, text="x" * 20)
+    drive.turn(drive.arrival(1, "aa", priority=running))
+    for _ in range(5):
+        drive.turn()
+    drive.turn(drive.arrival(2, "bb", priority=waiting))
+    drive.finish()
+    assert [c.sequence for batch in drive.device.batches for c in batch.chunks] == [1, 2]
+
+
+def test_what_nobody_waits_for_makes_way_where_memory_is_what_lacks(tmp_path):
+    drive = Drive(tmp_path, tokens=200, text="x" * 20)
+    drive.turn(drive.arrival(1, "a" * 120, priority=-BEHIND))
+    for _ in range(5):
+        drive.turn()
+    drive.turn(drive.arrival(2, "b" * 120))
+    while not drive.ended(2):
+        drive.turn()
+    assert not drive.ended(1)
+    drive.finish()
+    assert drive.text(1) == drive.text(2) == "x" * 20
+
+
 def test_fewer_rows_let_running_ones_finish(tmp_path):
     drive = Drive(tmp_path, rows=3, text="x" * 20)
     drive.turn(*(drive.arrival(id, "aa") for id in (1, 2, 3, 4)))
@@ -297,7 +345,7 @@ def test_a_random_walk_keeps_every_promise(tmp_path: Path, seed: int):
             prompt = draw.choice(("s" * 90, "t" * 40, "")) + "".join(draw.choices("uvw", k=draw.randint(1, 60)))
             limits[id] = draw.choice((1, 5, 1000))
             messages.append(
-                drive.arrival(id, prompt, max_tokens=limits[id], seed=id, priority=draw.choice((0, 0, 1)))
+                drive.arrival(id, prompt, max_tokens=limits[id], seed=id, priority=draw.choice((0, 0, 1, -BEHIND)))
             )
         if draw.random() < 0.5:
             cancelled.add(draw.randint(1, len(limits)))

@@ -14,7 +14,7 @@ import openai
 import pytest
 from openai.types import Batch
 
-from tests.server.up import PATIENCE, Up, deployment
+from tests.server.up import PATIENCE, Up, chat, deployment
 
 CHAT = "/v1/chat/completions"
 STEADY = "text: 'answered {last}'\nstep_ms: 20\n"
@@ -240,6 +240,21 @@ security:
     ann: {secret: sk-ann-0123456789abcdef}
     bob: {secret: sk-bob-0123456789abcdef, allow: [demo]}
 """
+
+
+def test_a_line_on_the_only_row_makes_way_for_somebody_who_waits(file: Path) -> None:
+    (file.parent / "alone.yaml").write_text(f"{STEADY}endless: true\nwhen: [{{contains: quick, endless: false}}]\n")
+    file.write_text(file.read_text() + "  alone: {source: 'fake:./alone.yaml', concurrency: 1, context: 1000k}\n")
+    with Up.start(file) as up:
+        up.wait_for("ready")
+        client = up.client()
+        batch = begin(client, requests(1, "alone", max_tokens=100_000))
+        up.until("appliance_generations_running", 1)
+        while up.metric('appliance_time_to_first_token_seconds_count{model="alone"}') != 1:
+            assert client.batches.retrieve(batch.id).status in ("validating", "in_progress")
+        assert up.post(chat("alone", "quick")).json()["choices"][0]["message"]["content"] == "answered quick"
+        assert client.batches.retrieve(batch.id).status == "in_progress"
+        client.batches.cancel(batch.id)
 
 
 def test_files_and_batches_belong_to_their_key(file: Path) -> None:
