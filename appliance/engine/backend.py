@@ -9,6 +9,7 @@ from appliance.engine.adapter import Adapter, Targets
 from appliance.engine.constraint import Constraint
 from appliance.engine.disk_entry import Frozen
 from appliance.engine.rules import NO_RULES, Rules
+from appliance.engine.speed import NOTHING_READ, Reading
 from appliance.text.rendering import Renderer
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, ModelInfo
@@ -50,6 +51,8 @@ class Batch:
     chunks: tuple[Chunk, ...]
     drafts: tuple[Draft, ...] = ()
     """For each of `decode`, in order, or for none."""
+    groups: tuple[int, ...] = ()
+    """For each of `decode`: rows of one number are computed together, others apart. Where there are none, all are."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to compute."""
@@ -76,14 +79,16 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What a batch produced, by sequence, how long its chunks took: (tokens, seconds), and which sequences cannot go
-    on, with the reason. `further` are the tokens after the first that drafts brought.
+    """What a batch produced, by sequence, what is known by now of the time that chunks took, and which sequences
+    cannot go on, with the reason. `further` are the tokens after the first that drafts brought.
     """
 
     sampled: dict[int, Sampled]
-    prefill: tuple[int, float] = (0, 0.0)
+    prefill: Reading = NOTHING_READ
     failed: dict[int, str] = field(default_factory=dict)
     further: dict[int, tuple[Sampled, ...]] = field(default_factory=dict)
+    decode_seconds: float = 0.0
+    """What the decode rows alone took, drafts included."""
 
 
 class Snapshot(Protocol):

@@ -89,6 +89,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         PrefixCache(hello.settings.prefix_bytes, tier),
         Speculation(hello.spec.speculative, able=info.rolls_back),
         padded=info.padded,
+        pass_bytes=info.weight_bytes,
     )
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
     adapters = Adapters({} if hello.spec.tokenizer_only else backend.targets())

@@ -12,15 +12,19 @@ from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.fairness import Shares
+from appliance.engine.grouping import Costs, Groups
 from appliance.engine.ledger import tokens_of
 from appliance.engine.prefix_cache import NO_MATCH, PINNED, Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
 from appliance.engine.speculation import Speculation
-from appliance.engine.speed import PrefillSpeed
+from appliance.engine.speed import Pace
 from appliance.vocab.spec import EngineSettings
 
 SHARE_TOKENS = 32
 """A sequence waits for another's prefix only if that saves computing this many tokens."""
+
+ONE_GROUP = 1 << 62
+"""Bytes that no padding outweighs."""
 
 _rank = attrgetter("rank")
 
@@ -61,15 +65,19 @@ class Scheduler:
         speculation: Speculation | None = None,
         *,
         padded: bool = False,
+        pass_bytes: int = ONE_GROUP,
     ) -> None:
+        """`padded`: rows that decode together take a rectangle. `pass_bytes` is what each pass reads beside that."""
         self._padded = padded
+        self._pass_bytes = pass_bytes
         self.prefixes = prefixes
         self.speculation = speculation or Speculation(None, able=False)
         self._token_bytes = max(kv_bytes_per_token, 1)
         self._sequences: dict[int, Sequence] = {}
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
-        self._speed = PrefillSpeed()
+        self._pace = Pace()
+        self._groups = Groups()
         self._shares = Shares()
         self.held = False
         """Whether nothing new may run, until all that runs has ended."""
@@ -79,6 +87,7 @@ class Scheduler:
         """Live settings; rows over a smaller budget go one step later. `token_bytes`: of another KV store."""
         self.settings = settings
         self._token_bytes = max(token_bytes or self._token_bytes, 1)
+        self._groups.costs = Costs(self._pass_bytes, self._token_bytes)
         self._rows = max(settings.concurrency, 1)
         self._tokens = settings.kv_bytes // self._token_bytes
         self._stall_seconds = settings.stall_target
@@ -119,15 +128,17 @@ class Scheduler:
         for sequence in started:
             sequence.started = True
         decode, drafts = self._decode_rows()
+        groups = self._grouped(decode)
         held = self._held()
-        chunks = self._chunks(self._speed.chunk_tokens(self._stall_seconds, bool(decode)))
+        chunks = self._chunks(self._pace.budget(self._stall_seconds, bool(decode)))
         for sequence in held:
             sequence.waited_tokens += sum(len(chunk.tokens) for chunk in chunks)
-        return Plan(closed, opened, started, Batch(decode, chunks, drafts), self._snapshots())
+        return Plan(closed, opened, started, Batch(decode, chunks, drafts, groups), self._snapshots())
 
     def commit(self, batch: Batch, result: StepResult) -> list[tuple[Sequence, Sampled]]:
         """Take a step's tokens; sequences that ended since it was launched are passed over."""
-        self._speed.measured(*result.prefill)
+        self._pace.read(result.prefill)
+        self._pace.decoded(result.decode_seconds)
         for chunk in batch.chunks:
             if chunk.last and (read := self._sequences.get(chunk.sequence)) is not None:
                 read.landed = True
@@ -166,36 +177,24 @@ class Scheduler:
 
     # ---- memory
     def _give_up(self) -> tuple[int, ...]:
-        """Preempt the last in rank until the rows that are left can each grow by a token, and one that nobody waits
-        for where it keeps out one that somebody waits for.
-        """
+        """Preempt the last in rank until the rows that are left can each grow by a token."""
         closed: list[int] = []
-        while len(self._running) > 1 and self._needed(self._running) > self._tokens:
-            closed.append(self._preempt(max(self._running, key=_rank)))
-        if not closed and (last := self._in_the_way()) is not None:
-            closed.append(self._preempt(last))
+        while len(self._running) > 1 and not self._have_room(self._running):
+            sequence = max(self._running, key=_rank)
+            self._running.remove(sequence)
+            sequence.computed, sequence.decodes = 0, False
+            sequence.due.clear()
+            sequence.taking.clear()
+            insort(self._waiting, sequence, key=_rank)
+            closed.append(sequence.id)
         return tuple(closed)
 
-    def _preempt(self, sequence: Sequence) -> int:
-        """Have it recomputed later; its id."""
-        self._running.remove(sequence)
-        sequence.computed, sequence.decodes = 0, False
-        sequence.due.clear()
-        sequence.taking.clear()
-        insort(self._waiting, sequence, key=_rank)
-        return sequence.id
-
-    def _in_the_way(self) -> Sequence | None:
-        """One that nobody waits for and that keeps out the first of those that somebody waits for."""
-        if self.held or not self._waiting or not self._running:
-            return None
-        first, last = self._waiting[0], max(self._running, key=_rank)
-        if first.pending or first.behind or not last.behind:
-            return None
-        return None if len(self._running) < self._rows and self._fits(first) else last
-
-    def _needed(self, sequences: Iterable[Sequence]) -> int:
-        return tokens_of([min(s.held_tokens + 1, s.limit) for s in sequences], padded=self._padded)
+    def _have_room(self, sequences: Iterable[Sequence], spare: int = 0) -> bool:
+        """Whether these fit, were they all to decode now. Groups never take more than one rectangle of all."""
+        lengths = _by_adapter(sequences)
+        room = self._tokens - spare
+        together = tokens_of([n for part in lengths.values() for n in part.values()], padded=self._padded)
+        return together <= room or (self._padded and self._groups.room(lengths) <= room)
 
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:
@@ -219,7 +218,7 @@ class Scheduler:
         if not self._running:
             return True
         slack = SHARE_TOKENS * len(self._running)
-        return self._needed((*self._running, sequence)) + slack <= self._tokens
+        return self._have_room((*self._running, sequence), slack)
 
     def _awaits_leader(self, sequence: Sequence) -> bool:
         """Whether the prefix it waits for is still being computed."""
@@ -307,25 +306,32 @@ class Scheduler:
         if not rows or any(row.speaks for row in rows) or all(s.decodes for s in self._running):
             return False
         waited = max(row.waited_tokens for row in rows)
-        return waited < self._speed.chunk_tokens(self._stall_seconds, decoding=False)
+        return waited < self._pace.tokens(self._pace.budget(self._stall_seconds, decoding=False), start=0)
+
+    def _grouped(self, decode: tuple[int, ...]) -> tuple[int, ...]:
+        if not self._padded or not decode:
+            return ()
+        numbers = self._groups.place(_by_adapter(self._sequences[id] for id in decode))
+        return tuple(numbers[id] for id in decode)
 
     def _held(self) -> list[Sequence]:
         """Sequences whose prompt is read and that have said nothing yet."""
         return [s for s in self._running if s.decodes and not s.speaks]
 
-    def _chunks(self, budget: int) -> tuple[Chunk, ...]:
+    def _chunks(self, budget: float) -> tuple[Chunk, ...]:
         chunks: list[Chunk] = []
         for sequence in self._running:
             if sequence.decodes:
                 continue
             start, end = sequence.computed, sequence.prefill_end
-            if start < end and (budget <= 0 or (chunks and end - start > 2 * budget)):
+            work = self._pace.work(start, end - start)
+            if start < end and (budget <= 0 or (chunks and work > 2 * budget)):
                 break
-            if chunks:  # only the first is cut, others come whole if half of them fits: small parts take longer
-                budget = max(budget, end - start)
+            if not chunks:  # only the first is cut, others come whole if half of them fits: small parts take longer
+                end = min(end, start + self._pace.tokens(budget, start))
             # A chunk ends where a snapshot is wanted: only there can every cache kind give one.
-            end = min(end, start + budget, *(length for length in sequence.due if length > start))
-            sequence.computed, budget = end, budget - (end - start)
+            end = min([end, *(length for length in sequence.due if length > start)])
+            sequence.computed, budget = end, budget - self._pace.work(start, end - start)
             sequence.decodes = end == sequence.prefill_end
             chunks.append(Chunk(sequence.id, start, sequence.known[start:end], sequence.decodes))
         return tuple(chunks)
@@ -338,3 +344,12 @@ class Scheduler:
                 sequence.taking.append(length)
                 wanted.append((sequence.id, length))
         return tuple(wanted)
+
+
+def _by_adapter(sequences: Iterable[Sequence]) -> dict[str, dict[int, int]]:
+    """What each holds when it has one more token, by id. Rows with different adapters never decode together."""
+    lengths: dict[str, dict[int, int]] = {}
+    for sequence in sequences:
+        name = sequence.adapter.name if sequence.adapter is not None else ""
+        lengths.setdefault(name, {})[sequence.id] = min(sequence.held_tokens + 1, sequence.limit)
+    return lengths

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from appliance.engine.inbox import Cancellation, Configuration
-from appliance.engine.speed import CEILING, FLOOR, PrefillSpeed
 from appliance.vocab.event import Failed, Finished, Reuse, Started
 from appliance.vocab.spec import BEHIND, WISHES
 from tests.engine.driving import Drive
@@ -93,26 +92,6 @@ def test_a_long_prompt_is_computed_in_chunks_of_the_measured_speed(tmp_path):
     assert [len(c.tokens) for c in chunks] == [80] * 6 + [20]
     assert [c.last for c in chunks] == [False] * 6 + [True]
     assert all(batch.decode[:1] == (1,) for batch in drive.device.batches[2:])
-
-
-@pytest.mark.parametrize(
-    ("measured", "decoding", "tokens"),
-    [
-        pytest.param([], True, 256, id="nothing measured yet"),
-        pytest.param([], False, 1024, id="nothing measured, nobody waits"),
-        pytest.param([(100, 1.0)], True, 50, id="half a second's worth"),
-        pytest.param([(100, 1.0)], False, 200, id="two seconds' worth where nobody waits"),
-        pytest.param([(100, 10.0)], True, FLOOR, id="never less than the floor"),
-        pytest.param([(10_000, 1.0)], True, CEILING, id="never more than the ceiling"),
-        pytest.param([(100, 1.0), (300, 1.0)], True, 100, id="a running average"),
-        pytest.param([(100, 1.0), (4, 1.0), (0, 0.0)], True, 50, id="tiny chunks tell nothing"),
-    ],
-)
-def test_chunks_are_sized_by_time(measured, decoding, tokens):
-    speed = PrefillSpeed()
-    for at in measured:
-        speed.measured(*at)
-    assert speed.chunk_tokens(0.5, decoding) == tokens
 
 
 def test_a_row_is_not_launched_past_its_last_token(tmp_path):

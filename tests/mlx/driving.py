@@ -1,6 +1,6 @@
 """Drives an MlxBackend by hand, as the step loop would: one launch ahead, tokens read one step late."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,8 +43,8 @@ class Job:
         return [sampled.token for sampled in self.got]
 
 
-def run(engine: MlxBackend, jobs: Sequence[Job]) -> None:
-    """Fill every job's `got`."""
+def run(engine: MlxBackend, jobs: Sequence[Job], group: Callable[[int, int], int] = lambda id, step: 0) -> None:
+    """Fill every job's `got`. `group` says with which others a row decodes in a step."""
     left = {job.id: job for job in jobs}
     decoding: list[int] = []
     filling: dict[int, int] = {}
@@ -55,7 +55,8 @@ def run(engine: MlxBackend, jobs: Sequence[Job]) -> None:
                 engine.open(_opening(job))
                 filling[job.id] = job.computed
         chunks = tuple(_chunk(left[id], start) for id, start in filling.items())
-        launched = engine.launch(Batch(tuple(decoding), chunks)) if decoding or chunks else None
+        batch = Batch(tuple(decoding), chunks, groups=tuple(group(id, step) for id in decoding))
+        launched = engine.launch(batch) if batch else None
         if flying is not None:
             for id, sampled in flying.wait().sampled.items():
                 if id in left:

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.engine.backend import Batch, Chunk, Opening, Snapshot
 from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.rules import NO_RULES, Dry, Rules
 from appliance.vocab.request import Sampling
 from tests.mlx.driving import Job, backend, run
 from tests.mlx.families import FAMILIES, VOCABULARY, make
@@ -51,6 +52,45 @@ def test_rows_that_share_a_batch_give_the_tokens_they_give_alone(checkpoint: Pat
         alone = replace(job, at=0, got=[])
         run(engine, [alone])
         assert job.text == alone.text, job.sampling
+
+
+def mixed() -> list[Job]:
+    """Short rows beside long ones, which join and leave in between; every sampler counts what a row has said."""
+    drawn = random.Random(5)
+    dry = Rules(dry=Dry(multiplier=2.0, base=1.75, length=1, breakers=frozenset(), window=None))
+    kinds = [*((sampling, NO_RULES) for sampling in SAMPLINGS), (Sampling(temperature=0), dry)]
+    return [
+        Job(
+            id,
+            [drawn.randrange(3, VOCABULARY) for _ in range(600 if id % 3 == 1 else 20)],
+            sampling,
+            at=4 * (id % 4),
+            tokens=8 + 5 * (id % 3),
+            rules=rules,
+        )
+        for id, (sampling, rules) in enumerate(kinds)
+    ]
+
+
+GROUPINGS = {
+    "by length": lambda id, step: int(id % 3 == 1),
+    "one row changing every step": lambda id, step: step % 2 if id == 4 else int(id % 3 == 1),
+    "all apart, all together, by turns": lambda id, step: id if step // 3 % 2 else 0,
+}
+
+
+@pytest.mark.parametrize("grouping", GROUPINGS)
+def test_rows_in_groups_give_the_tokens_they_give_alone_whenever_they_change_them(
+    checkpoint: Path, grouping: str
+) -> None:
+    engine = backend(checkpoint)
+    together = mixed()
+    run(engine, together, GROUPINGS[grouping])
+    assert engine.held_bytes() == 0
+    for job in together:
+        alone = replace(job, at=0, got=[])
+        run(engine, [alone])
+        assert job.text == alone.text, (job.sampling, job.rules)
 
 
 def test_a_row_continues_from_its_emitted_tokens_as_if_never_interrupted(checkpoint: Path) -> None:

@@ -134,11 +134,11 @@ def test_penalties_reach_the_answer_and_repetition_the_prompt_too(
     prompt, answer = [1], [0, 0]
     known = prompt + answer[: 2 - said_later]
     row = SampleRow(Sampling(**penalties), known, len(prompt), frozenset())  # type: ignore[arg-type]
-    held = Penalties.of([row], 4, None)
+    held = Penalties.of([row], 4, [])
     assert held is not None
     for token in answer[2 - said_later :]:
         held.count(mx.array([token]))
-    again = Penalties.of([SampleRow(Sampling(), [], 0, frozenset()), row], 4, held)  # another row joined before it
+    again = Penalties.of([SampleRow(Sampling(), [], 0, frozenset()), row], 4, [held])  # another row joined before it
     assert again is not None
     logits = mx.array([[2.0, -1.0, 3.0, 4.0]] * 2)
     assert again.apply(logits).tolist() == [[2.0, -1.0, 3.0, 4.0], expected]

@@ -57,7 +57,7 @@ def test_each_row_pays_for_its_own_passages_with_every_token(
     rows = [SampleRow(Sampling(), tokens, 0, frozenset(), rules=Rules(dry=dry)) for tokens in opened]
     rows.insert(1, SampleRow(Sampling(), [0, 0, 0], 0, frozenset()))
     pasts = [list(row.known) for row in rows]
-    passages = Passages.of(rows, VOCABULARY, None)
+    passages = Passages.of(rows, VOCABULARY, [])
     assert passages is not None
     for token in (*said, None):
         costs = -np.array(passages.apply(mx.zeros((len(rows), VOCABULARY))))
@@ -72,10 +72,10 @@ def test_each_row_pays_for_its_own_passages_with_every_token(
 def test_what_was_counted_is_taken_over_when_rows_change() -> None:
     dry = Dry(1.0, 2.0, 1, None, frozenset())
     rows = [SampleRow(Sampling(), [1, 2], 0, frozenset(), rules=Rules(dry=dry)) for _ in range(2)]
-    before = Passages.of(rows, VOCABULARY, None)
+    before = Passages.of(rows, VOCABULARY, [])
     assert before is not None
     before.count(mx.array([1, 5]))
-    after = Passages.of(rows[:1], VOCABULARY, before)
+    after = Passages.of(rows[:1], VOCABULARY, [before])
     assert after is not None
     assert np.array(after.apply(mx.zeros((1, VOCABULARY))))[0].tolist() == [-c for c in defined([1, 2, 1], dry)]
 

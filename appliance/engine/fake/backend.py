@@ -16,6 +16,7 @@ from appliance.engine.disk_entry import BrokenEntry, Frozen, Tensor
 from appliance.engine.fake import script as scripts
 from appliance.engine.fake.script import Script
 from appliance.engine.fake.tokenizer import END, FakeTokenizer, text_of
+from appliance.engine.speed import NOTHING_READ, Reading, pairs
 from appliance.errors import EngineFault, LoadFailed
 from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, ModelInfo
 
@@ -169,14 +170,16 @@ class FakeBackend:
     def launch(self, batch: Batch) -> _Step:
         assert batch, "an empty batch"
         script = self._script
-        prefilled = sum(self._prefill(chunk) for chunk in batch.chunks)
+        work = sum((self._prefill(chunk) for chunk in batch.chunks), NOTHING_READ)
         mishaps: list[Callable[[], None]] = []
         sampled = {id: self._decode(self._rows[id], mishaps) for id in batch.decode}
         further = {draft.sequence: self._verify(draft, sampled[draft.sequence], mishaps) for draft in batch.drafts}
         step_ms = max((self._rows[id].script.step_ms for id in batch.decode), default=0.0)
-        prefill_seconds = prefilled * script.prefill_ms_per_token / 1000
+        prefill_seconds = work.tokens * script.prefill_ms_per_token / 1000
         self._free_at = max(self._free_at, time.monotonic()) + step_ms / 1000 + prefill_seconds
-        result = StepResult(sampled, (prefilled, prefill_seconds), further=further)
+        result = StepResult(
+            sampled, replace(work, seconds=prefill_seconds), further=further, decode_seconds=step_ms / 1000
+        )
         return _Step(result, self._free_at, mishaps[0] if mishaps else None)
 
     def snapshot(self, sequence: int, length: int) -> FakeSnapshot | None:
@@ -189,7 +192,7 @@ class FakeBackend:
     def close(self, sequence: int) -> None:
         self._rows.pop(sequence, None)
 
-    def _prefill(self, chunk: Chunk) -> int:
+    def _prefill(self, chunk: Chunk) -> Reading:
         row = self._rows[chunk.sequence]
         end = chunk.start + len(chunk.tokens)
         assert not row.decodes, "a chunk after the last one"
@@ -197,7 +200,7 @@ class FakeBackend:
         assert list(chunk.tokens) == row.tokens[chunk.start : end], "other tokens than were opened"
         assert chunk.last == (end == len(row.tokens) - 1), "the last chunk leaves one token"
         row.computed, row.decodes = end, chunk.last
-        return len(chunk.tokens)
+        return Reading(len(chunk.tokens), pairs(chunk.start, len(chunk.tokens)))
 
     def _decode(self, row: _Row, mishaps: list[Callable[[], None]]) -> Sampled:
         assert row.decodes and row.computed == len(row.tokens) - 1, "a row that is not ready to decode"

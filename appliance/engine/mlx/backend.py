@@ -26,6 +26,7 @@ from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice
 from appliance.engine.mlx.store import KVFreezer
 from appliance.engine.mlx.verify import Verification
+from appliance.engine.speed import NOTHING_READ, Reading, pairs
 from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
 
@@ -116,6 +117,7 @@ class MlxBackend:
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
         rows = [self._rows[id] for id in batch.decode]
+        self._place(rows, batch.groups)
         if batch.drafts and all(self._decoding(row).rolls_back(row) for row in rows):
             decoded = self._verify(rows, batch.drafts)
         else:
@@ -131,9 +133,9 @@ class MlxBackend:
                 self._batching,
             )
         ]
-        tokens = sum(len(chunk.tokens) for chunk in batch.chunks)
+        work = sum((Reading(len(c.tokens), pairs(c.start, len(c.tokens))) for c in batch.chunks), NOTHING_READ)
         before = None if self._last is None or self._last.waited else self._last
-        self._last = MlxStep(decoded, chunks, tokens, before)
+        self._last = MlxStep(decoded, chunks, work, before)
         return self._last
 
     def snapshot(self, sequence: int, length: int) -> Snapshot | None:
@@ -153,26 +155,41 @@ class MlxBackend:
         if row is not None:
             self._decoding(row).drop(row)
             self._alone.pop(sequence, None)
+            self._forget_empty()
             if self._draft_model is not None:
                 self._draft_model.forget(sequence)
 
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
             return []
-        self._pack(rows)
         if self._batching is not kv.Batching.NONE:
             return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in _groups(rows)]
         return [Decoded(*self._decoding(row).step([row])) for row in rows]
 
-    def _pack(self, rows: list[Row]) -> None:
-        """Those that have become long enough."""
-        for row in rows:
-            if not row.packed and self._store.packs(row.computed):
-                self._decoding(row).release([row])
+    def _place(self, rows: list[Row], numbers: Sequence[int]) -> None:
+        """Have rows in the groups they belong to from now on; those that have become long enough are packed."""
+        leaving: dict[Decoding, list[Row]] = {}
+        placed = list(zip(rows, numbers or [row.group for row in rows], strict=True))
+        for row, number in placed:
+            if number != row.group or self._packs(row):
+                leaving.setdefault(self._decoding(row), []).append(row)
+        for decoding, gone in leaving.items():
+            decoding.release(gone)
+        for row, number in placed:
+            row.group = number
+            if self._packs(row):
                 row.caches, row.packed = self._store.pack(row.caches or []), True
+        if leaving:
+            self._forget_empty()
+
+    def _packs(self, row: Row) -> bool:
+        return not row.packed and self._store.packs(row.computed)
+
+    def _forget_empty(self) -> None:
+        for group in [group for group, decoding in self._groups.items() if decoding.empty]:
+            del self._groups[group]
 
     def _verify(self, rows: list[Row], drafts: Sequence[Draft]) -> "list[Decoded]":
-        self._pack(rows)
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
             Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))
@@ -226,12 +243,12 @@ class MlxBackend:
         )
 
 
-Group = tuple[str, bool]
-"""Rows share a batch only if their adapter is the same, and the form of their keys and values."""
+Group = tuple[str, bool, int]
+"""Rows share a batch only if adapter, form of keys and values, and the scheduler's group are the same."""
 
 
 def _group(row: Row) -> Group:
-    return row.adapter, row.packed
+    return row.adapter, row.packed, row.group
 
 
 def _groups(rows: Iterable[Row]) -> list[list[Row]]:
@@ -239,9 +256,6 @@ def _groups(rows: Iterable[Row]) -> list[list[Row]]:
     for row in rows:
         apart.setdefault(_group(row), []).append(row)
     return list(apart.values())
-
-
-Prefilled = tuple[int, float]  # tokens, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,13 +280,13 @@ class MlxStep:
     beside it with the next step, when its own tokens are.
     """
 
-    def __init__(self, decoded: list[Decoded], chunks: list[object], tokens: int, before: "MlxStep | None") -> None:
+    def __init__(self, decoded: list[Decoded], chunks: list[object], work: Reading, before: "MlxStep | None") -> None:
         self._decoded = decoded
         self._chunks = chunks
-        self._tokens = tokens
+        self._work = work
         self._before = before
-        self._free_since = time.perf_counter()
-        self._prefilled: Prefilled = (0, 0.0)
+        self._free_since = self._decodes_since = time.perf_counter()
+        self._prefilled = NOTHING_READ
         self._failure: RuntimeError | None = None
         self._along: list[object] | None = []  # None once handed over
         self.waited = False
@@ -286,6 +300,7 @@ class MlxStep:
             try:
                 if self._before is not None:
                     self._before.finish()
+                self._decodes_since = time.perf_counter()
                 self._decode()
             except RuntimeError as error:
                 self._failure = error
@@ -302,22 +317,26 @@ class MlxStep:
         try:
             if self._failure is not None:
                 raise self._failure
-            earlier = self._before.finish() if self._before is not None else (0, 0.0)
+            earlier = self._before.finish() if self._before is not None else NOTHING_READ
+            if self._before is not None and not on_cpu():
+                self._free_since = self._decodes_since = max(self._free_since, self._before._free_since)
             sampled = self._sampled()
-            own = (0, 0.0) if self._decoded else self.finish()
+            decode_seconds = self._free_since - self._decodes_since if sampled else 0.0
+            own = NOTHING_READ if self._decoded else self.finish()
         except RuntimeError as error:
             raise EngineFault(f"the device failed: {error}") from error
         self._before, self.waited = None, True
         further = {id: more for decoded in self._decoded for id, more in decoded.further().items()}
-        return StepResult(sampled, (earlier[0] + own[0], earlier[1] + own[1]), self._failed(), further)
+        return StepResult(sampled, earlier + own, self._failed(), further, decode_seconds)
 
-    def finish(self) -> Prefilled:
-        """Compute the chunks to their end: how many tokens they were, and the seconds the device took for them."""
+    def finish(self) -> Reading:
+        """Compute the chunks to their end: what they were, and the seconds the device took for them."""
         if self._along is not None:
             started = time.perf_counter() if on_cpu() else self._free_since
             mx.eval(self._chunks, self._along)
-            if self._tokens:
-                self._prefilled = (self._tokens, time.perf_counter() - started)
+            if self._work.tokens:
+                self._free_since = time.perf_counter()
+                self._prefilled = replace(self._work, seconds=self._free_since - started)
             self._chunks, self._along = [], None
         return self._prefilled
 

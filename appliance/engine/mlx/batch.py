@@ -24,6 +24,7 @@ class Row:
 
     `computed` counts the tokens in its caches, launched ones included; `newest` (1,) is its next input; `packed`:
     its keys and values are in fewer bits. `scores` are those of its prompt where they are wanted and not yet told.
+    `group` is the scheduler's; `sampler` counted its tokens in the batch it left.
     """
 
     id: int
@@ -34,6 +35,8 @@ class Row:
     packed: bool = False
     adapter: str = ""
     scores: list[Scores] | None = None
+    group: int = 0
+    sampler: Sampler | None = None
 
 
 class Decoding:
@@ -48,6 +51,7 @@ class Decoding:
         self._caches: Caches = []
         self._tokens: mx.array | None = None  # (B,): the rows' next inputs, perhaps not yet computed
         self._sampler: Sampler | None = None
+        self._counted: list[Sampler] = []  # of rows that have joined since the sampler was made
         self._unsettled: Choice | Verification | None = None
         self._stale = True  # the sampler's rows are not ours any more
 
@@ -74,7 +78,7 @@ class Decoding:
         choice = Sampler(guessed.rows, self._vocabulary, self._workshop).sample(guessed.flat(logits))
         rows, caches = list(self._rows), self._caches
         self._stale = True  # what its sampler counted knows nothing of the tokens that come now
-        self._sampler = None
+        self._sampler, self._counted = None, []
         self._unsettled = verification = Verification(
             guessed, choice, lambda said: _verified(rows, caches, guessed.width, said)
         )
@@ -93,6 +97,10 @@ class Decoding:
             if len(self._gone) == len(self._rows):
                 self._unsettled = None
                 self._keep([])
+
+    @property
+    def empty(self) -> bool:
+        return not self._rows
 
     @property
     def caches(self) -> Caches:
@@ -120,10 +128,9 @@ class Decoding:
         self._gather(rows)
         if self._stale:
             grow_by_parts(self._caches, max(row.computed for row in self._rows))
-            self._sampler = Sampler(
-                [row.sample for row in self._rows], self._vocabulary, self._workshop, self._sampler
-            )
-            self._stale = False
+            before = [*([self._sampler] if self._sampler else []), *self._counted]
+            self._sampler = Sampler([row.sample for row in self._rows], self._vocabulary, self._workshop, before)
+            self._stale, self._counted = False, []
 
     def _gather(self, rows: Sequence[Row]) -> None:
         wanted = set(rows)
@@ -139,13 +146,14 @@ class Decoding:
             place = self._rows.index(row)
             row.newest = self._tokens[place : place + 1]  # type: ignore[index]
             row.caches = row.caches or self._extract(row)
+            row.sampler = self._sampler
 
     def _keep(self, staying: list[Row]) -> None:
         self._gone.clear()
         if len(staying) == len(self._rows):
             return
         if not staying:
-            self._rows, self._caches, self._tokens = [], [], None
+            self._rows, self._caches, self._tokens, self._sampler = [], [], None, None
             return
         index = mx.array([self._rows.index(row) for row in staying])
         for cache in self._caches:
@@ -163,6 +171,10 @@ class Decoding:
         else:
             self._merge(joining)
         self._rows = [*self._rows, *joining]
+        for row in joining:
+            if row.sampler is not None:
+                self._counted.append(row.sampler)
+                row.sampler = None
 
     def _merge(self, joining: list[Row]) -> None:
         alone = [row for row in self._rows if row.caches is not None]

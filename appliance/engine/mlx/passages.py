@@ -49,13 +49,13 @@ class Passages:
         self._breakers = [mx.array(sorted(row.rules.dry.breakers), dtype=mx.int32) for row in rows if row.rules.dry]
 
     @classmethod
-    def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "Passages | None") -> "Passages | None":
+    def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "Sequence[Passages]") -> "Passages | None":
         """For these rows; what `before` knows of them is taken over, since it is newer than what the host knows."""
         places = [place for place, row in enumerate(rows) if row.rules.dry is not None]
         if not places:
             return None
         mine = [rows[place] for place in places]
-        kept = {} if before is None else dict(zip(before.rows, before.pasts, strict=True))
+        kept = {row: past for one in before for row, past in zip(one.rows, one.pasts, strict=True)}
         return cls(places, mine, [kept.get(row) or _past(row) for row in mine], vocabulary)
 
     def count(self, tokens: mx.array) -> None:

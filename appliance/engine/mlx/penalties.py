@@ -36,14 +36,14 @@ class Penalties:
         self._frequency = _column(rows, "frequency_penalty")
 
     @classmethod
-    def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "Penalties | None") -> "Penalties | None":
+    def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "Sequence[Penalties]") -> "Penalties | None":
         """For these rows; what `before` holds of them is taken over, since it counts tokens the host has not seen."""
         places = [place for place, row in enumerate(rows) if penalised(row.sampling)]
         if not places:
             return None
-        kept = {} if before is None else {row: place for place, row in enumerate(before.rows)}
+        kept = {row: (one, place) for one in before for place, row in enumerate(one.rows)}
         mine = [rows[place] for place in places]
-        parts = [before.part(kept[row]) if before and row in kept else _part(row, vocabulary) for row in mine]
+        parts = [kept[row][0].part(kept[row][1]) if row in kept else _part(row, vocabulary) for row in mine]
         repeating = any(row.sampling.repetition_penalty != 1 for row in mine)
         stacked = [mx.stack(column) for column in zip(*parts, strict=True)]
         return cls(places, mine, stacked[0], stacked[1], stacked[2] if repeating else None)

@@ -35,14 +35,14 @@ class TokenLimits:
         self._xtc = [(place, row) for place, row in zip(places, rows, strict=True) if row.rules.xtc is not None]
 
     @classmethod
-    def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "TokenLimits | None") -> "TokenLimits | None":
+    def of(cls, rows: Sequence[SampleRow], vocabulary: int, before: "Sequence[TokenLimits]") -> "TokenLimits | None":
         """For these rows; what `before` knows of them is taken over, since it is newer than what the host knows."""
         places = [place for place, row in enumerate(rows) if _limits(row)]
         if not places:
             return None
         mine = [rows[place] for place in places]
-        kept = {} if before is None else {row: place for place, row in enumerate(before.rows)}
-        past = [before.past[kept[row]] if before and row in kept else _past(row) for row in mine]
+        kept = {row: one.past[place] for one in before for place, row in enumerate(one.rows)}
+        past = [kept[row] if row in kept else _past(row) for row in mine]
         return cls(places, mine, mx.stack(past), vocabulary)
 
     def count(self, tokens: mx.array) -> None:

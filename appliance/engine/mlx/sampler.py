@@ -111,8 +111,9 @@ class Sampler:
         rows: Sequence[SampleRow],
         vocabulary: int,
         workshop: MaskWorkshop,
-        before: "Sampler | None" = None,
+        before: "Sequence[Sampler]" = (),
     ) -> None:
+        """`before` are samplers that have counted what some of the rows said; of two the later one."""
         self.rows = list(rows)
         self.masking = Masking(rows, vocabulary, workshop)
         self._vocabulary = vocabulary
@@ -120,9 +121,9 @@ class Sampler:
         self._bias = _bias(rows)
         self._held = [place for place, row in enumerate(rows) if row.sampling.min_tokens > 0 and row.stop_ids]
         self._asked = tuple(place for place, row in enumerate(rows) if row.sampling.logprobs is not None)
-        self._penalties = Penalties.of(rows, vocabulary, before._penalties if before else None)
-        self._limits = TokenLimits.of(rows, vocabulary, before._limits if before else None)
-        self._passages = Passages.of(rows, vocabulary, before._passages if before else None)
+        self._penalties = Penalties.of(rows, vocabulary, [one._penalties for one in before if one._penalties])
+        self._limits = TokenLimits.of(rows, vocabulary, [one._limits for one in before if one._limits])
+        self._passages = Passages.of(rows, vocabulary, [one._passages for one in before if one._passages])
 
     def sample(self, logits: mx.array) -> Choice:
         """logits: (B, V), the model's own. The choice must be settled before the next one."""
