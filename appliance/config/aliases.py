@@ -37,9 +37,10 @@ def chains(file: Checked) -> tuple[list[Chain], list[Problem]]:
     written = file.value.get("aliases", {})
     aliases = {name: {"model": a} if isinstance(a, str) else a for name, a in written.items()}
     models = file.value.get("models", {})
+    peers = file.value.get("routing", {}).get("peers", {})
     found, problems = [], []
     for name in aliases:
-        outcome = _follow(name, aliases, models, file)
+        outcome = _follow(name, aliases, _Targets(models, peers), file)
         if isinstance(outcome, Chain):
             found.append(outcome)
         else:
@@ -47,22 +48,35 @@ def chains(file: Checked) -> tuple[list[Chain], list[Problem]]:
     return found, problems
 
 
-def _follow(name: str, aliases: Mapping[str, Any], models: Mapping[str, Any], file: Checked) -> Chain | list[Problem]:
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """What an alias may stand for: a model of the file, or any of a peer's."""
+
+    models: Mapping[str, Any]
+    peers: Mapping[str, Any]
+
+    def __contains__(self, name: str) -> bool:
+        peer, slash, model = name.partition("/")
+        return name in self.models or (bool(slash) and bool(model) and peer in self.peers)
+
+
+def _follow(name: str, aliases: Mapping[str, Any], targets: _Targets, file: Checked) -> Chain | list[Problem]:
+    models = targets.models
     if name in models:
         other = file.at_key(("models", name)).line
         hint = f"the model is on line {other}: rename one of them"
         return [at(file.at_key(("aliases", name)), "E206", ("aliases", name), "this is a model's name too", hint)]
     steps = [name]
-    while (target := aliases[steps[-1]].get("model")) in aliases and target not in models:
+    while (target := aliases[steps[-1]].get("model")) in aliases and target not in targets:
         if target in steps:
             return [_cycle(name, [*steps, target], file)] if target == name else []
         steps.append(target)
     if target is None:
         return []
     place, path = _target(name, file)
-    if target not in models:
+    if target not in targets:
         # Said once, at the alias whose own target is missing.
-        return [_unknown(target, place, path, aliases, models)] if len(steps) == 1 else []
+        return [_unknown(target, place, path, aliases, targets)] if len(steps) == 1 else []
     if len(steps) > 2:
         hint = f"write {target} here"
         return [
@@ -89,7 +103,12 @@ def _cycle(name: str, steps: list[str], file: Checked) -> Problem:
     return at(place, "E204", path, f"leads back to itself: {' > '.join(steps)}", "let one of them name a model")
 
 
-def _unknown(target: str, place: Any, path: Path, aliases: Mapping[str, Any], models: Mapping[str, Any]) -> Problem:
+def _unknown(target: str, place: Any, path: Path, aliases: Mapping[str, Any], targets: _Targets) -> Problem:
+    peer, slash, model = target.partition("/")
+    if slash and model and targets.peers:
+        hint = did_you_mean(peer, targets.peers)
+        return at(place, "E222", path, f"there is no peer {peer}", hint or "write it under routing.peers")
+    models = targets.models
     hint = did_you_mean(target, _names(aliases, models)) or f"models are {', '.join(list(models)[:6])}"
     return at(place, "E201", path, f"there is no model {target}", hint if models else "")
 

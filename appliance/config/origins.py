@@ -9,8 +9,9 @@ from appliance.config.checked import Checked
 from appliance.config.deployment import EMPTY, Deployment, ModelSpec, Overlay
 from appliance.config.effort import EFFORT, SWITCH, spoken
 from appliance.config.overlay import overlay
+from appliance.config.peered import is_peer
 from appliance.config.problem import Path, Place, dotted
-from appliance.config.sampling import Decided, decide, find, mode
+from appliance.config.sampling import Decided, decide, find, mode, model_named
 from appliance.config.schema import Schema
 from appliance.config.secret import Secret
 from appliance.config.settings import Setting, entity, plain, settings
@@ -97,7 +98,7 @@ class _Tracing:
             yield from self.request_time(("models", model.name), model, None)
         found, _ = chains(self.file)
         for chain in found:
-            yield from self.request_time(("aliases", chain.name), self.deployment.models[chain.model], chain)
+            yield from self.request_time(("aliases", chain.name), model_named(self.deployment, chain.model), chain)
 
     # ---- what is fixed when the file is read
     def setting(self, path: Path, setting: Setting) -> Origin:
@@ -189,6 +190,9 @@ class _Tracing:
         decided = decide(self.deployment, find(self.deployment, asked.model), asked, seed=0)
         overlays = list(self.overlays(model, chain))
         for param in _PARAMS:
+            # What nobody decides is left to the peer.
+            if is_peer(model) and param not in decided.said:
+                continue
             layers = [*self.sampling_layers(param, overlays), *self.below(param, model, decided)]
             yield Origin(
                 path=(*path, "sampling", param),

@@ -112,8 +112,9 @@ class _Resolve:
         for chain in chains:
             path, own = chain.own[0]
             model = models.get(chain.model)
-            if own.adapter and model is not None and own.adapter not in model.adapters:
-                hint = did_you_mean(own.adapter, model.adapters) or _listing("adapters", model.adapters)
+            adapters = model.adapters if model is not None else EMPTY
+            if own.adapter and own.adapter not in adapters:
+                hint = did_you_mean(own.adapter, adapters) or _listing("adapters", adapters)
                 said = f"{chain.model} has no adapter {own.adapter}"
                 self.notes.say("E226", (*path, "adapter"), said, hint)
 

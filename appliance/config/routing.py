@@ -193,7 +193,7 @@ class _Check:
         self.rules()
         for name, fallback in self.routing.fallback.items():
             path: Path = ("routing", "fallback", name)
-            if name not in self.known.models and name.partition("/")[0] not in self.routing.peers:
+            if name not in self.known.models and not self.is_peers(name):
                 self.unknown(name, path, self.known.models, key=True)
             for i, to in enumerate(fallback.to):
                 if to == name:
@@ -247,7 +247,19 @@ class _Check:
         if place in self.halved:
             return False
         stays = any(isinstance(key, Mapping) and key.get("egress") == "deny" for key in self.known.keys.values())
-        return not stays or not all(goal.to.partition("/")[0] in self.routing.peers for goal in rule.use)
+        return not stays or not all(self.leaves(goal.to) for goal in rule.use)
+
+    def leaves(self, name: str) -> bool:
+        """Whether a name leads to a peer, itself or over aliases, of which there are at most two."""
+        for _ in range(2):
+            alias = self.known.aliases.get(name) if name not in self.known.models else None
+            name = (alias.get("model", name) if isinstance(alias, Mapping) else alias) or name
+        return name not in self.known.models and self.is_peers(name)
+
+    def is_peers(self, name: str) -> bool:
+        """Whether it is written as a model of a peer that is there."""
+        peer, _, model = name.partition("/")
+        return bool(model) and peer in self.routing.peers
 
     def goals(self, rule: Rule, path: Path) -> Iterator[tuple[Path, Goal]]:
         """Each goal with the path of its name."""
@@ -293,6 +305,9 @@ class _Check:
         """Only models of this machine can be in memory."""
         if name not in self.known.models and name not in self.known.aliases:
             self.unknown(name, path, [*self.known.models, *self.known.aliases], key=key)
+        elif self.leaves(name):
+            said = f"{name} is a model of a peer, of which it is not known whether it is in memory"
+            self.notes.say("E201", path, said, "name a model of this machine", key=key)
 
     def target(self, name: str, path: Path, *, key: bool = False) -> None:
         peer, slash, _ = name.partition("/")
@@ -305,7 +320,7 @@ class _Check:
             self.notes.say(
                 "E201", path, f"{name} is a virtual name, and rules are followed once", "name a model", key=key
             )
-        elif not slash:
+        elif not self.is_peers(name):
             self.unknown(name, path, [*self.known.models, *self.known.aliases], key=key)
 
     def unknown(self, name: str, path: Path, names: Iterable[str], *, key: bool = False) -> None:

@@ -68,7 +68,16 @@ def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
     if alias is None:
         hint = did_you_mean(name, listed(deployment)) or f"there are {', '.join(list(listed(deployment))[:8])}"
         raise UnknownModel(_sentence(f"there is no model `{name}`", hint), param="model")
-    return deployment.models[alias.model], alias
+    return model_named(deployment, alias.model), alias
+
+
+def model_named(deployment: Deployment, name: str) -> ModelSpec:
+    """The model an alias stands for: one of the file, or one of a peer's."""
+    if (own := deployment.models.get(name)) is not None:
+        return own
+    elsewhere = split(deployment, name)
+    assert elsewhere is not None
+    return model_of(*elsewhere)
 
 
 def is_named(deployment: Deployment, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The connections to other servers, kept for the next request, and which of those servers are well."""
+"""The connections to other servers, kept for the next request; which of those are well, and what models they have."""
 
 import asyncio
 import math
@@ -11,6 +11,7 @@ import httpx
 from appliance import log
 from appliance.config.routing import Peer
 from appliance.protocols.peers.kinds import KINDS
+from appliance.protocols.peers.listing import LONGEST_LIST, model_names
 
 CONNECT_SECONDS = 5.0
 HEALTH_SECONDS = 5.0
@@ -23,12 +24,13 @@ _log = log.get()
 
 @dataclass(slots=True)
 class _Known:
-    """A peer and its connections. `due` is when it is next asked whether it is well."""
+    """A peer and its connections. `due` is when it is next asked whether it is well, `models` what it said it has."""
 
     client: httpx.AsyncClient
     busy: int = 0
     due: float = 0.0
     trouble: str = ""
+    models: tuple[str, ...] = ()
 
 
 class Peers:
@@ -40,6 +42,11 @@ class Peers:
     def down(self) -> dict[str, str]:
         """By name, what is wrong with the peers that are not well."""
         return {peer.name: known.trouble for peer, known in self._known.items() if known.trouble}
+
+    def models(self, peer: Peer) -> tuple[str, ...]:
+        """Its models, by its own names, as it listed them when it was last well."""
+        known = self._known.get(peer)
+        return known.models if known is not None else ()
 
     @asynccontextmanager
     async def client(self, peer: Peer) -> AsyncIterator[httpx.AsyncClient]:
@@ -82,9 +89,15 @@ class Peers:
         kind = KINDS[peer.api]
         async with self.client(peer) as client:
             try:
-                response = await client.get(url(peer, kind.health), timeout=HEALTH_SECONDS)
-                fine = response.status_code < 500
-                self.heard(peer, "" if fine else f"it answers {response.status_code} at {kind.health}")
+                async with asyncio.timeout(HEALTH_SECONDS):
+                    status, said = await _look(client, url(peer, kind.health))
+                    if status < 500 and kind.models != kind.health:
+                        _, said = await _look(client, url(peer, kind.models))
+                self.heard(peer, "" if status < 500 else f"it answers {status} at {kind.health}")
+                if status < 500:
+                    self._of(peer).models = model_names(said)
+            except TimeoutError:
+                self.heard(peer, f"it does not answer within {HEALTH_SECONDS:g} s")
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 self.heard(peer, words(error))
         if (known := self._known.get(peer)) is not None:
@@ -106,6 +119,17 @@ class Peers:
                 )
             )
         return self._known[peer]
+
+
+async def _look(client: httpx.AsyncClient, address: str) -> tuple[int, bytes]:
+    """Status and body, of which what is too long is left out."""
+    async with client.stream("GET", address) as response:
+        said = b""
+        async for data in response.aiter_raw():
+            said += data
+            if len(said) > LONGEST_LIST:
+                return response.status_code, b""
+        return response.status_code, said
 
 
 def words(error: Exception) -> str:

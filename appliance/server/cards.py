@@ -1,37 +1,57 @@
 """What `GET /v1/models` says about each name a client may use."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from appliance.config.deployment import Deployment, ModelSpec
+from appliance.config.peered import is_peer
 from appliance.config.sampling import find
-from appliance.config.sampling import listed as names
 from appliance.control.status import ModelStatus
-
-Shown = Callable[[str], bool]
-"""Whether a client may know of a name."""
+from appliance.protocols.peers.listing import ELSEWHERE
 
 Statuses = Mapping[str, ModelStatus]
 """By model."""
 
 
-def cards(deployment: Deployment, statuses: Statuses, created: int, shown: Shown) -> dict[str, dict[str, Any]]:
-    """Cards by id: models, then the aliases clients may know of, of the names that are `shown`. `created` is Unix
-    seconds.
-    """
-    listed = [id for id in names(deployment) if shown(id)]
-    found = {id: card(deployment, id, statuses, created, shown) for id in listed}
-    routed = {id: _card(id, created, {"state": "routed"}) for id in deployment.routing.virtual if shown(id)}
-    return {**found, **routed}
+def cards(
+    deployment: Deployment, statuses: Statuses, created: int, names: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Cards by id, of these names that a client may know of. `created` is Unix seconds."""
+    groups = _groups(deployment, names)
+    return {id: _of(deployment, id, statuses, created, groups) for id in names}
 
 
-def card(deployment: Deployment, id: str, statuses: Statuses, created: int, shown: Shown) -> dict[str, Any]:
+def card(deployment: Deployment, id: str, statuses: Statuses, created: int, names: Collection[str]) -> dict[str, Any]:
     """The card of any name a request could be sent to. Raises UnknownModel."""
+    return _of(deployment, id, statuses, created, _groups(deployment, names))
+
+
+def routed(id: str, created: int) -> dict[str, Any]:
+    """The card of a virtual name."""
+    return _card(id, created, {"state": "routed"})
+
+
+def _of(
+    deployment: Deployment, id: str, statuses: Statuses, created: int, groups: Mapping[str, list[str]]
+) -> dict[str, Any]:
     model = find(deployment, id).model
-    others = [name for name in names(deployment) if find(deployment, name).model.name == model.name]
-    facts = _facts(model, statuses.get(model.name))
-    return _card(id, created, {**facts, "aliases": [name for name in others if name != id and shown(name)]})
+    others = [name for name in groups.get(model.name, ()) if name != id]
+    facts = _elsewhere(model) if is_peer(model) else _facts(model, statuses.get(model.name))
+    return _card(id, created, {**facts, "aliases": others})
+
+
+def _groups(deployment: Deployment, names: Collection[str]) -> dict[str, list[str]]:
+    """By model, the names that stand for it."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(find(deployment, name).model.name, []).append(name)
+    return groups
+
+
+def _elsewhere(model: ModelSpec) -> dict[str, Any]:
+    """All that is known of a peer's model."""
+    return {"state": ELSEWHERE, "model": model.name}
 
 
 def card_list(cards: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import msgspec
 from sanic import HTTPResponse, Request
 
 from appliance.config.deployment import ModelSpec
-from appliance.config.sampling import find, listed
-from appliance.control.keys import check, permits
+from appliance.config.sampling import find
 from appliance.control.status import ModelStatus
 from appliance.errors import BadRequest
 from appliance.protocols.fields import read_fields
@@ -19,6 +18,7 @@ from appliance.server import ollama_cards as cards
 from appliance.server.body import read_body
 from appliance.server.context import Context
 from appliance.server.edge import json_response
+from appliance.server.names import check_shown, known_to
 
 SHOW = {"model": model_name, "name": model_name, "verbose": flag}
 
@@ -56,7 +56,7 @@ async def show(request: Request, context: Context) -> HTTPResponse:
     if (asked := given.get("model", given.get("name"))) is None:
         raise BadRequest("`model` is required", param="model")
     id = asked.removesuffix(LATEST)
-    check(_key(request), id)
+    check_shown(context.running.deployment, _key(request), id)
     model = find(context.running.deployment, id).model
     return _json(cards.shown(id, model, context.started))
 
@@ -68,9 +68,8 @@ async def version(request: Request, context: Context) -> HTTPResponse:
 
 def _models(request: Request, context: Context) -> Iterator[tuple[str, ModelSpec]]:
     deployment = context.running.deployment
-    for id in listed(deployment):
-        if permits(_key(request), id):
-            yield id, find(deployment, id).model
+    for id in known_to(context, _key(request)):
+        yield id, find(deployment, id).model
 
 
 def _statuses(context: Context) -> dict[str, ModelStatus]:

@@ -1,22 +1,22 @@
 """The answers that need no engine: models, health, version, metrics."""
 
 import time
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 from sanic import HTTPResponse, Request
 
-from appliance.control.keys import check, permits
+from appliance.control.keys import permits
 from appliance.control.status import ModelStatus
 from appliance.errors import Cancelled, Unavailable, UnknownRequest
 from appliance.server.body import read_body
-from appliance.server.cards import card, card_list, cards
+from appliance.server.cards import card, card_list, cards, routed
 from appliance.server.context import Context
 from appliance.server.edge import json_response
 from appliance.server.in_flight import Entry
 from appliance.server.metrics import CONTENT_TYPE, render
+from appliance.server.names import check_shown, known_to
 
 
 async def list_models(request: Request, context: Context) -> HTTPResponse:
@@ -26,12 +26,11 @@ async def list_models(request: Request, context: Context) -> HTTPResponse:
 
 async def show_model(request: Request, context: Context, id: str) -> HTTPResponse:
     """`GET /v1/models/{id}`; ids may hold slashes, plain or escaped."""
-    id = unquote(id)
-    if (listed := _cards(request, context).get(id)) is not None:
-        return _json(listed)
-    check(request.ctx.key, id)
-    shown = partial(permits, request.ctx.key)
-    return _json(card(context.running.deployment, id, _statuses(context), context.started, shown))
+    id, key, deployment = unquote(id), request.ctx.key, context.running.deployment
+    check_shown(deployment, key, id)
+    if id in deployment.routing.virtual:
+        return _json(routed(id, context.started))
+    return _json(card(deployment, id, _statuses(context), context.started, [*known_to(context, key)]))
 
 
 async def health(request: Request, context: Context) -> HTTPResponse:
@@ -95,8 +94,10 @@ def _running(entry: Entry, now: float) -> dict[str, Any]:
 
 def _cards(request: Request, context: Context) -> dict[str, dict[str, Any]]:
     """Of the names the client may ask for."""
-    shown = partial(permits, request.ctx.key)
-    return cards(context.running.deployment, _statuses(context), context.started, shown)
+    key, deployment = request.ctx.key, context.running.deployment
+    found = cards(deployment, _statuses(context), context.started, [*known_to(context, key)])
+    virtual = (id for id in deployment.routing.virtual if permits(key, id))
+    return {**found, **{id: routed(id, context.started) for id in virtual}}
 
 
 def _statuses(context: Context) -> dict[str, ModelStatus]:

@@ -26,6 +26,22 @@ ANSWER = (
 )
 
 
+LISTED = json.dumps(
+    {
+        "object": "list",
+        "data": [
+            {"id": "fine", "object": "model"},
+            {"id": "qwen3:8b", "object": "model"},
+            {"id": "theirs/own", "object": "model", "state": "elsewhere"},
+            {"id": "two\nlines", "object": "model"},
+            {"id": 7},
+            "none",
+        ],
+    }
+).encode()
+"""What it says it has: two models, one of a peer of its own, and what is none."""
+
+
 def _error(status: str, message: str, more: str = "") -> bytes:
     body = json.dumps({"error": {"message": message}})
     return f"HTTP/1.1 {status}\r\n{more}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
@@ -63,7 +79,7 @@ class FakePeer(socketserver.ThreadingTCPServer):
                 self.let_go.wait(60)
             case "closes":
                 pass
-            case "fails":
+            case "fails" | "fails:1b":
                 write(_error("500 Oops", "out of luck"))
             case "busy":
                 write(_error("429 Later", "too many", "retry-after: 7\r\n"))
@@ -109,7 +125,8 @@ class _Handler(socketserver.StreamRequestHandler):
             name, _, value = header.decode("latin-1").partition(":")
             headers[name.lower()] = value.strip()
         if line.startswith(b"GET"):
-            self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+            head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(LISTED)}\r\nconnection: close\r\n\r\n"
+            self.wfile.write(head.encode() + LISTED)
             return
         body = json.loads(self.rfile.read(int(headers["content-length"])))
         self.server.asked.append(body)

@@ -1,6 +1,7 @@
 """Models of other servers, as clients see them, however those servers behave."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,22 @@ from tests.server.fake_peer import FakePeer
 from tests.server.up import PATIENCE, Up, chat, deployment
 
 MORE = """
-security: {{keys: {{home: {{secret: home, egress: deny}}, out: {{secret: out}}, counted: {{secret: counted, limits: {{daily_tokens: 60}}}}}}}}
+security: {{keys: {{home: {{secret: home, egress: deny}}, out: {{secret: out}}, counted: {{secret: counted, limits: {{daily_tokens: 60}}}},
+  some: {{secret: some, allow: ["lists/q*", afar]}}}}}}
+aliases:
+  afar: {{model: far/fine, sampling: {{max_tokens: 7}}}}
+  coloned: "far/qwen3:8b"
+  "cloud-*": far/fine
 routing:
-  virtual: [auto, off]
+  virtual: [auto, off, over]
   rules:
     - {{name: away, when: {{model: auto}}, use: [far/fine, demo]}}
     - {{name: only away, when: {{model: off}}, use: far/fine}}
+    - {{name: over an alias, when: {{model: over}}, use: [afar, demo]}}
   fallback:
     broken: {{to: [far/fine]}}
     far/fails: {{to: [demo], trip: 2, dwell: 1h}}
+    "far/fails:1b": {{to: [demo]}}
     far/hangs: {{to: [demo], when: [timeout], trip: 1000}}
     far/cuts: {{to: [demo], when: [load_failed]}}
     far/cuts-early: {{to: [demo], when: [load_failed]}}
@@ -30,6 +38,7 @@ routing:
     dead/m: {{to: [demo]}}
   peers:
     far: {{url: "{url}/v1", key: sesame, timeout: 1s, retries: 1, health: never}}
+    lists: {{url: "{url}", health: 250ms}}
     strict: {{url: "{url}", api: openai, health: never}}
     twin: {{url: "{url}", api: appliance, health: never}}
     dead: {{url: "http://127.0.0.1:9", retries: 0, health: 250ms}}
@@ -64,6 +73,11 @@ OUTCOMES: dict[str, tuple[str, int, str]] = {
     "is busy, another answers": ("far/busy", 200, "You said: hi"),
     "finds it too long, another answers": ("far/long", 200, "You said: hi"),
     "cannot be reached, another answers": ("dead/m", 200, "You said: hi"),
+    "whose name has a colon fails, another answers": ("far/fails:1b", 200, "You said: hi"),
+    "answers to an alias": ("afar", 200, "far away"),
+    "answers to an alias of a name with a colon": ("coloned", 200, "far away"),
+    "answers to a glob": ("cloud-x", 200, "far away"),
+    "answers to a rule over an alias": ("over", 200, "far away"),
     "fails": ("strict/fails", 502, "the peer strict says: out of luck"),
     "closes": ("strict/closes", 502, "cannot be reached"),
     "is busy": ("strict/busy", 429, "the peer strict says: too many"),
@@ -160,7 +174,7 @@ def test_usage_is_the_peers_and_counts_for_the_key(up: Up) -> None:
     assert up.post(chat("far/fine"), headers={"x-api-key": "counted"}).status_code == 429
 
 
-@pytest.mark.parametrize("model", ["far/fine", "off", "far/fails", "nobody/m"])
+@pytest.mark.parametrize("model", ["far/fine", "off", "far/fails", "nobody/m", "afar", "coloned", "cloud-x"])
 def test_a_key_that_may_not_leave_the_machine_does_not(up: Up, peer: FakePeer, model: str) -> None:
     before = sum(peer.counts.values())
     response = up.post(chat(model), headers={"x-api-key": "home"})
@@ -173,6 +187,48 @@ def test_such_a_key_gets_what_this_machine_has(up: Up, peer: FakePeer) -> None:
     assert up.post(chat("auto"), headers={"x-api-key": "home"}).headers["x-appliance-model"] == "demo"
     assert up.post(chat("broken"), headers={"x-api-key": "home"}).status_code == 503
     assert sum(peer.counts.values()) == before
+
+
+def listed(up: Up, key: str | None = None) -> set[str]:
+    headers = {} if key is None else {"x-api-key": key}
+    found = httpx.get(f"{up.url}/v1/models", headers=headers, timeout=PATIENCE).json()["data"]
+    return {model["id"] for model in found if model.get("state") == "elsewhere"}
+
+
+LISTED: dict[str, tuple[str | None, set[str]]] = {
+    "nobody's": (None, {"lists/fine", "lists/qwen3:8b", "afar", "coloned"}),
+    "a key for all": ("out", {"lists/fine", "lists/qwen3:8b", "afar", "coloned"}),
+    "a key for some": ("some", {"lists/qwen3:8b", "afar"}),
+    "a key that may not leave": ("home", set()),
+}
+
+
+@pytest.mark.parametrize(("key", "names"), LISTED.values(), ids=LISTED)
+def test_models_that_peers_list_are_listed_to_those_who_may_ask_for_them(
+    up: Up, key: str | None, names: set[str]
+) -> None:
+    end = time.monotonic() + PATIENCE
+    while "lists/fine" not in listed(up):
+        assert time.monotonic() < end, "the peer was never asked"
+    assert listed(up, key) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "status"),
+    [("lists/fine", None, 200), ("far/unlisted", None, 200), ("afar", "some", 200), ("afar", "home", 403),
+     ("far/fine", "home", 403), ("lists/fine", "some", 403), ("off", "home", 200)],
+)  # fmt: skip
+def test_the_card_of_a_peers_model(up: Up, name: str, key: str | None, status: int) -> None:
+    headers = {} if key is None else {"x-api-key": key}
+    answer = httpx.get(f"{up.url}/v1/models/{name}", headers=headers, timeout=PATIENCE)
+    assert answer.status_code == status
+    if status == 200 and name != "off":
+        assert (answer.json()["id"], answer.json()["state"]) == (name, "elsewhere")
+
+
+def test_what_an_alias_lays_over_a_peers_model_is_told_to_it(up: Up, peer: FakePeer) -> None:
+    up.post(chat("afar"))
+    assert (peer.asked[-1]["model"], peer.asked[-1]["max_tokens"]) == ("fine", 7)
 
 
 def test_what_is_not_well_is_known(up: Up) -> None:

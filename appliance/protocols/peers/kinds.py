@@ -27,19 +27,23 @@ def _openai(api: str, question: Question) -> Outgoing:
 @dataclass(frozen=True, slots=True)
 class Kind:
     """`ask` raises Unsupported, `read` is given an estimate of the prompt's tokens, `health` is a path that answers
-    200 while all is well, `headers` says how a secret is shown.
+    200 while all is well, `models` one that lists its models, `headers` says how a secret is shown.
     """
 
     ask: Callable[[Question], Outgoing]
     read: Callable[[int], Reading]
     headers: Callable[[str | None], Mapping[str, str]]
     health: str = "/v1/models"
+    models: str = "/v1/models"
 
+
+_PAGE = "/v1/models?limit=1000"
+"""Anthropic gives 20 where nobody asks for more."""
 
 KINDS: dict[str, Kind] = {
     "openai": Kind(partial(_openai, "openai"), OpenAIAnswer, _bearer),
     "compatible": Kind(partial(_openai, "compatible"), OpenAIAnswer, _bearer),
     "appliance": Kind(partial(_openai, "appliance"), OpenAIAnswer, _bearer, "/readyz"),
-    "anthropic": Kind(anthropic.message, AnthropicAnswer, _api_key),
+    "anthropic": Kind(anthropic.message, AnthropicAnswer, _api_key, _PAGE, _PAGE),
 }
 """By the `api` of a peer."""

@@ -1,0 +1,44 @@
+"""Which names a client may know of: those its key may ask for, without what it may not leave this machine for."""
+
+from collections.abc import Iterator
+
+from appliance.config.access import Key
+from appliance.config.deployment import Deployment
+from appliance.config.peered import is_peer, split
+from appliance.config.sampling import find, listed
+from appliance.control.keys import check, permits
+from appliance.errors import EgressDenied
+from appliance.server.context import Context
+
+
+def known_to(context: Context, key: Key | None) -> Iterator[str]:
+    """Models, aliases clients may know of, and what peers have listed; virtual names are not among them."""
+    deployment = context.running.deployment
+    for name in (*listed(deployment), *_of_peers(context, deployment)):
+        if shown(deployment, key, name):
+            yield name
+
+
+def shown(deployment: Deployment, key: Key | None, name: str) -> bool:
+    """Whether this key's holder may know of a name that is there."""
+    return permits(key, name) and not _kept_in(deployment, key, name)
+
+
+def check_shown(deployment: Deployment, key: Key | None, name: str) -> None:
+    """Raises NotAllowed, EgressDenied, UnknownModel."""
+    check(key, name)
+    if name not in deployment.routing.virtual and _kept_in(deployment, key, name):
+        raise EgressDenied(f"`{name}` is elsewhere, where this key's requests may not go", param="model")
+
+
+def _kept_in(deployment: Deployment, key: Key | None, name: str) -> bool:
+    return key is not None and key.egress == "deny" and is_peer(find(deployment, name).model)
+
+
+def _of_peers(context: Context, deployment: Deployment) -> Iterator[str]:
+    for peer in deployment.routing.peers.values():
+        for model in context.traffic.peers.models(peer):
+            name = f"{peer.name}/{model}"
+            ours = name in deployment.models or name in deployment.aliases
+            if not ours and split(deployment, name) is not None:
+                yield name
