@@ -72,18 +72,18 @@ class Serving:
                 self._context.in_flight.end(error, request_id(connection._http.request))
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new, let generations finish for this long, end those that are left with an error they are
-        told of, and close every connection.
+        """Begin nothing new, let generations finish for this long, end those that are left with an error they are
+        told of, and close every connection. Until then whoever asks is told: a load balancer that the server is not
+        ready, a client when to come back.
         """
         self._context.draining = True
-        accepting = self._listeners.stop()
-        self._close_idle()
         in_flight = self._context.in_flight
         if len(in_flight):
             log.get().info("server.draining", generations=len(in_flight), seconds=seconds)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await in_flight.emptied()
+        accepting = self._listeners.stop()
         in_flight.end(Unavailable("the server is shutting down", retry_after=5))
         await self._closed()
         for listener in accepting:

@@ -133,6 +133,20 @@ def test_a_drain_lets_what_runs_finish(tmp_path: Path) -> None:
             client.get("/healthz")
 
 
+def test_a_drain_is_told_to_whoever_asks(tmp_path: Path) -> None:
+    with Up.start(deployment(tmp_path, "drain_timeout: 30m")) as running:
+        with httpx.stream("POST", f"{running.url}/v1/chat/completions", json=chat("endless", stream=True)) as stream:
+            running.signal(signal.SIGTERM)
+            running.wait_for("server.draining")
+            ready = running.get("/readyz")
+            assert (ready.status_code, "shutting down" in ready.text) == (503, True)
+            assert running.get("/healthz").status_code == 200
+            refused = running.post(chat("demo"))
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+            assert next(stream.iter_lines())
+        assert running.exit_code() == 0
+
+
 def test_a_drain_that_takes_too_long_says_so_in_every_stream(tmp_path: Path) -> None:
     file = deployment(tmp_path, "drain_timeout: 100ms")
     with Up.start(file) as running, httpx.Client(base_url=running.url, timeout=30) as client:
