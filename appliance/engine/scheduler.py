@@ -177,17 +177,33 @@ class Scheduler:
 
     # ---- memory
     def _give_up(self) -> tuple[int, ...]:
-        """Preempt the last in rank until the rows that are left can each grow by a token."""
+        """Preempt the last in rank until the rows that are left can each grow by a token, and one that nobody waits
+        for where it keeps out one that somebody waits for.
+        """
         closed: list[int] = []
         while len(self._running) > 1 and not self._have_room(self._running):
-            sequence = max(self._running, key=_rank)
-            self._running.remove(sequence)
-            sequence.computed, sequence.decodes = 0, False
-            sequence.due.clear()
-            sequence.taking.clear()
-            insort(self._waiting, sequence, key=_rank)
-            closed.append(sequence.id)
+            closed.append(self._preempt(max(self._running, key=_rank)))
+        if not closed and (last := self._in_the_way()) is not None:
+            closed.append(self._preempt(last))
         return tuple(closed)
+
+    def _preempt(self, sequence: Sequence) -> int:
+        """Have it recomputed later; its id."""
+        self._running.remove(sequence)
+        sequence.computed, sequence.decodes = 0, False
+        sequence.due.clear()
+        sequence.taking.clear()
+        insort(self._waiting, sequence, key=_rank)
+        return sequence.id
+
+    def _in_the_way(self) -> Sequence | None:
+        """One that nobody waits for and that keeps out the first of those that somebody waits for."""
+        if self.held or not self._waiting or not self._running:
+            return None
+        first, last = self._waiting[0], max(self._running, key=_rank)
+        if first.pending or first.behind or not last.behind:
+            return None
+        return None if len(self._running) < self._rows and self._fits(first) else last
 
     def _have_room(self, sequences: Iterable[Sequence], spare: int = 0) -> bool:
         """Whether these fit, were they all to decode now. Groups never take more than one rectangle of all."""
