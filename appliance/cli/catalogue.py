@@ -42,7 +42,10 @@ def search(
     words: Annotated[list[str] | None, typer.Argument(help="Words of its name, family or repository; all.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the short name of a model: all of the words must be in its name, family or repository."""
+    """Find the short name of a model: all of the words must be in its name, family or repository.
+
+    Memory is what the weights take, reckoned from parameters and bits, not measured; `models verify` compares it.
+    """
     wanted = [word.lower() for word in words or ()]
     with failing("search", as_json):
         known = entries(families())
@@ -69,7 +72,7 @@ def _said(entry: Entry) -> str:
 
 
 def _row(entry: Entry) -> tuple[str, ...]:
-    memory = _UNKNOWN if entry.memory is None else size(entry.memory)
+    memory = _UNKNOWN if entry.memory is None else f"~{size(entry.memory)}"
     return entry.name, entry.family, memory, entry.source.partition("#")[0]
 
 

@@ -41,6 +41,11 @@ def test_a_short_name_stands_for_a_source_that_is_pinned(short: str, source: str
     assert parsed.kind == "pypi" or re.fullmatch("[0-9a-f]{40}", parsed.revision)
 
 
+def test_what_every_short_name_needs_is_reckoned() -> None:
+    listed = {name: entry.memory for file in FAMILIES.values() for name, entry in file.catalogue.items()}
+    assert [name for name, memory in listed.items() if not memory] == []
+
+
 def test_a_short_name_stands_for_one_source() -> None:
     assert len({short for short, _ in CATALOGUE}) == len(CATALOGUE)
 
