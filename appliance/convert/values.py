@@ -70,6 +70,11 @@ def tokens_or_omit(value: Any) -> Any:
     return tokens(value) if whole(value) > 0 else OMIT
 
 
+def unless_negative(value: Any) -> Any:
+    """Tokens where -1 means as many as fit."""
+    return tokens(value) if whole(value) >= 0 else OMIT
+
+
 def at_most_tokens(value: Any) -> Any:
     """A clamp from one token up."""
     return [1, tokens(value)]

@@ -7,7 +7,14 @@ from appliance.convert.draft import Draft, permitted
 from appliance.vocab.request import SamplingPatch
 
 SAMPLING = set(SamplingPatch.__struct_fields__)
-RENAMED = {"repeat_penalty": "repetition_penalty", "n_predict": "max_tokens", "max_completion_tokens": "max_tokens"}
+RENAMED = {
+    "repeat_penalty": "repetition_penalty",
+    "n_predict": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "reasoning_max_tokens": "reasoning_budget",
+    "thinking_token_budget": "reasoning_budget",
+    "thinking_budget_tokens": "reasoning_budget",
+}
 
 
 def filters(draft: Draft, model: str, asked: str, given: Mapping[str, Any]) -> None:

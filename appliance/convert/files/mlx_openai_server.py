@@ -63,7 +63,8 @@ ENTRY = table(
     rows("default_repetition_penalty", Key("M.sampling.repetition_penalty", v.number)),
     rows("default_presence_penalty", Key("M.sampling.presence_penalty", v.number)),
     rows("default_seed", Key("M.sampling.seed", v.whole)),
-    rows("default_xtc_probability default_xtc_threshold default_repetition_context_size", SAMPLERS),
+    rows("default_xtc_probability default_xtc_threshold", why.ASKED_FOR),
+    rows("default_repetition_context_size", SAMPLERS),
 )
 
 

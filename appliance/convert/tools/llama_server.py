@@ -27,16 +27,16 @@ FLAGS = table(
     rows("--presence-penalty", Key("M.sampling.presence_penalty", v.number)),
     rows("--frequency-penalty", Key("M.sampling.frequency_penalty", v.number)),
     rows(
-        "--repeat-last-n --samplers --mirostat --mirostat-lr --mirostat-ent --xtc-probability --xtc-threshold",
-        SAMPLERS,
+        "--xtc-probability --xtc-threshold --dry-multiplier --dry-base --dry-allowed-length",
+        why.ASKED_FOR,
     ),
-    rows("--typical --dry-multiplier --dry-base --dry-allowed-length --dynatemp-range", SAMPLERS),
+    rows("--repeat-last-n --samplers --mirostat --mirostat-lr --mirostat-ent --typical --dynatemp-range", SAMPLERS),
     rows("--chat-template-file", Key("M.template.file", v.text)),
     rows("--chat-template-kwargs", Key("M.template", v.json_object)),
     rows("--chat-template", why.FAMILY),
     rows("--jinja --no-jinja", why.ALWAYS, "none"),
     rows("--reasoning-format", why.FAMILY),
-    rows("--reasoning-budget", Key("M.template.enable_thinking", lambda given: OMIT if v.whole(given) else False)),
+    rows("--reasoning-budget", Key("M.sampling.reasoning_budget", v.unless_negative)),
     rows("-ctk --cache-type-k -ctv --cache-type-v", Key("M.kv.bits", v.kv_bits)),
     rows(
         "--cache-reuse --cache-ram", Reason("prefixes are kept by the cache policy, see cache.<name>.prefix.memory")

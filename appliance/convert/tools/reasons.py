@@ -21,3 +21,4 @@ LOG_FILE = Reason("the log goes to stderr; redirect it there")
 SWITCH_OF_CHOICE = Reason("tool choice needs no switch: a request says it")
 DRAFT = "this language does not say which other model makes the proposals"
 ADAPTER = "an adapter is chosen by an alias or a request, not for every request of the model"
+ASKED_FOR = Reason("a request may ask for this sampler; a deploy file sets none")

@@ -73,10 +73,7 @@ FLAGS = table(
     rows("--default-min-p", Key("M.sampling.min_p", v.number)),
     rows("--default-presence-penalty", Key("M.sampling.presence_penalty", v.number)),
     rows("--default-repetition-penalty", Key("M.sampling.repetition_penalty", v.number)),
-    rows(
-        "--default-thinking-token-budget",
-        Key("M.template.thinking_budget", v.whole, "only templates that know it obey"),
-    ),
+    rows("--default-thinking-token-budget", Key("M.sampling.reasoning_budget", v.tokens)),
     rows("--default-chat-template-kwargs", Key("M.template", v.json_object)),
     rows("--embedding-model", Part("M.kind", "embedding")),
     rows("--embedding-max-length", Reason("an embedding model's own context holds")),
