@@ -22,6 +22,8 @@ from appliance.control.facts import facts_of
 from appliance.control.keys import accept, check, ruled
 from appliance.control.router import Facts, Route
 from appliance.control.router import route as find_route
+from appliance.control.scales import Scales
+from appliance.control.state_dir import state_of
 from appliance.errors import BadRequest
 from appliance.protocols import anthropic_messages, openai_chat, openai_completions
 from appliance.server.elsewhere import left_out
@@ -71,6 +73,7 @@ def route(
             draw=draw,
             now=assumed(deployment, warm or (), state or (), queue or (), load or ()),
             down=frozenset(down or ()),
+            scale=Scales(state_of(file).scales).known,
             stays=holder is not None and holder.egress == "deny",
         )
         found = find_route(deployment, facts)

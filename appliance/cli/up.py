@@ -30,6 +30,7 @@ from appliance.control.leftover import remove_leftovers
 from appliance.control.observer import Observer
 from appliance.control.reload import Reloader, tell_warnings
 from appliance.control.running import Handled, Outcome, Read, Running
+from appliance.control.scales import Scales
 from appliance.control.sizes import Sizes
 from appliance.control.state_dir import StateDir, held, state_of
 from appliance.control.supervisor import Supervisor
@@ -47,6 +48,7 @@ from appliance.server.file_store import FileStore
 from appliance.server.listen import EXPOSED, address, exposed
 from appliance.server.listeners import bind_all
 from appliance.server.serving import Serving
+from appliance.server.traffic import Traffic
 
 REFUSED_BY_POLICY = 6
 READY_POLL_SECONDS = 0.1
@@ -183,6 +185,7 @@ async def _serve(
             files,
             batches,
             lambda: standing(admin),
+            traffic=Traffic(scales=Scales(state.scales)),
         )
         serving = Serving(context, bound)
         reloader = Reloader(
@@ -211,7 +214,8 @@ async def _serve(
                 ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
                 works = (reloader.run(), hooks.run(), serving.sweep(), _end_after(watchdog_pid, ended))
                 peers = context.traffic.peers.watch(lambda: running.deployment.routing.peers.values())
-                beside = [ready, *(tasks.create_task(work) for work in (*works, peers, serving.renew_certificates()))]
+                lasting = (serving.renew_certificates(), context.traffic.keep())
+                beside = [ready, *(tasks.create_task(work) for work in (*works, peers, *lasting))]
                 batching = tasks.create_task(BatchRunner(context).run())
                 await ended.wait()
                 batching.cancel()
@@ -221,6 +225,7 @@ async def _serve(
                 for task in beside:
                     task.cancel()
         finally:
+            context.traffic.scales.save()
             await socket.close()
             batches.close()
     return () if ready.cancelled() else ready.result()

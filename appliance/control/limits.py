@@ -15,6 +15,8 @@ from appliance.errors import RateLimited
 LONGEST_RETRY = 120.0
 """Seconds; clients do not wait for more."""
 PACE_SECONDS = 60.0
+PACE_OF = 16
+"""How many ends of a key's requests are remembered: they say when there is room for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,14 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What one key has used. `used` are the tokens of `day`."""
+    """What one key has used. `used` are the tokens of `day`, `ends` the times its latest requests were over."""
 
     requests: Bucket | None = None
     tokens: Bucket | None = None
     running: int = 0
     day: date = date.min
     used: int = 0
+    ends: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def enter(limits: Limits, account: Account, moment: Moment, name: str) -> Accoun
     account = _of_today(account, moment.today)
     now = moment.now
     if limits.concurrent is not None and account.running >= limits.concurrent:
-        raise _refused(name, f"{limits.concurrent} requests at a time", 1.0)
+        raise _refused(name, f"{limits.concurrent} requests at a time", retry_after(1, account.ends, now))
     if limits.daily_tokens is not None and account.used >= limits.daily_tokens:
         raise _refused(name, f"{limits.daily_tokens} tokens a day", moment.midnight)
     if limits.tokens is not None and (wait := until(account.tokens, limits.tokens, 1, now)) > 0:
@@ -97,9 +100,9 @@ def spend(limits: Limits, account: Account, tokens: int, moment: Moment) -> Acco
     return replace(account, tokens=bucket, used=account.used + tokens)
 
 
-def leave(account: Account) -> Account:
+def leave(account: Account, now: float) -> Account:
     """A request that had begun is over."""
-    return replace(account, running=account.running - 1)
+    return replace(account, running=account.running - 1, ends=(*account.ends, now)[-PACE_OF:])
 
 
 def standings(limits: Limits, account: Account, now: float) -> Iterator[Standing]:
@@ -127,8 +130,8 @@ def _refused(name: str, what: str, wait: float) -> RateLimited:
 
 
 def retry_after(waiting: int, starts: Sequence[float], now: float) -> float:
-    """Seconds until as many requests as wait now will have begun, at the pace of the latest `starts`: a pause before
-    those of the last minute says nothing of it.
+    """Seconds until as many requests as wait now will have begun, at the pace of the latest `starts`, or of whatever
+    lets one begin: a pause before those of the last minute says nothing of it.
     """
     recent = [start for start in starts if start > now - PACE_SECONDS]
     measured = recent if len(recent) > 1 else starts

@@ -72,7 +72,7 @@ def _tire(state: Registry, now: float) -> Transition:
     def leave(engine: Engine) -> Engine:
         if not (weary := turns.weary(state, engine, now)):
             return engine
-        why = Unavailable(turns.why_not(state, engine, now), retry_after=5)
+        why = Unavailable(turns.why_not(state, engine, now), retry_after=turns.retry_after(state, engine, now))
         told.extend(Reject(w.id, why) for w in weary)
         return replace(engine, waiters=tuple(w for w in engine.waiters if w not in weary))
 

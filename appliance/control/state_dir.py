@@ -49,6 +49,11 @@ class StateDir:
         return self.path / "sizes.json"
 
     @property
+    def scales(self) -> Path:
+        """How many tokens families make of bytes."""
+        return self.path / "scales.json"
+
+    @property
     def files(self) -> Path:
         """What clients sent to be kept, and what batches wrote."""
         return self.path / "files"

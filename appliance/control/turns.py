@@ -11,6 +11,8 @@ from dataclasses import replace
 from appliance.config.units import show_bytes, show_duration
 from appliance.control import eviction, rollback
 from appliance.control.eviction import Evict, Resident
+from appliance.control.limits import LONGEST_RETRY
+from appliance.control.limits import retry_after as pace
 from appliance.control.residency import IN_MEMORY, Engine, EngineState, Registry, Waiter
 
 LULL = 0.1
@@ -98,6 +100,17 @@ def why_not(state: Registry, engine: Engine, now: float) -> str:
         f" those in memory hold {show_bytes(held)}, {busy} of {len(beside)} at work: come back later, or raise"
         " memory.budget or memory.queue.max_wait"
     )
+
+
+def retry_after(state: Registry, engine: Engine, now: float) -> float:
+    """Seconds until it may have its turn, by how many wait before it and how often models were loaded lately; where
+    that was not measured, as long as it has waited in vain.
+    """
+    turns = sorted(each.ready_at for each in state.engines.values() if each.ready_at > -math.inf)
+    if len(turns) < 2:
+        return min(max(1.0, state.terms.max_wait), LONGEST_RETRY)
+    before = (each for each in state.engines.values() if waits_for_memory(each))
+    return pace(1 + sum(each.waiters[0].id < engine.waiters[0].id for each in before), turns, now)
 
 
 def next_turn(state: Registry, now: float) -> Iterator[float]:

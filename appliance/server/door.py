@@ -155,7 +155,7 @@ class Door:
             passage.leave()
 
     def _leave(self, key: str) -> None:
-        self._accounts[key] = limits.leave(self._accounts[key])
+        self._accounts[key] = limits.leave(self._accounts[key], time.monotonic())
 
     def _spend(self, key: Key, tokens: int) -> None:
         account = limits.spend(key.limits, self._account(key), tokens, self._moment())

@@ -34,7 +34,7 @@ def route_of(caller: Caller, context: Context, deployment: Deployment, asked: Ge
             draw=random.random(),
             now=_now(context, deployment),
             down=frozenset(traffic.peers.down()),
-            scale=traffic.scale,
+            scale=traffic.scales.known,
         )
     return route(deployment, facts)
 

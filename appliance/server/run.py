@@ -267,8 +267,16 @@ def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Eve
         return _unloaded()
     prompts = run.asked.prompts
     compose = tuple(_compose(run, prompt) for prompt in prompts) if prompts else _compose(run, None)
+    # Where another model can take over, nobody sits through loads that fail again and again.
+    hasty = instead is None and bool(run.route.fallbacks) and "load_failed" in run.route.falls_when
     return generate(
-        run.context.supervisor, run.target.model, compose, n=run.asked.n, deadlines=deadlines, keep=run.keep
+        run.context.supervisor,
+        run.target.model,
+        compose,
+        n=run.asked.n,
+        deadlines=deadlines,
+        keep=run.keep,
+        hasty=hasty,
     )
 
 
@@ -352,7 +360,7 @@ def _count(run: Run, index: int, event: Event) -> None:
             counted.prompt.add(run.model, by=usage.prompt_tokens)
             counted.cached.add(run.model, by=usage.cached_tokens)
             if not run.asked.prompts and not is_peer(run.target.model):
-                run.context.traffic.read(run.target.model.family.name, run.route.about, usage.prompt_tokens)
+                run.context.traffic.scales.read(run.target.model.family.name, run.route.about, usage.prompt_tokens)
             if usage.guessed:
                 counted.guessed.add(run.model, "right", by=usage.right)
                 counted.guessed.add(run.model, "wrong", by=usage.guessed - usage.right)

@@ -31,6 +31,10 @@ REFUSALS = {
     "as many as there are": (Limits(requests=A_MINUTE), entered(Limits(requests=A_MINUTE), 60), 0.0, 1.0),
     "half a request later": (Limits(requests=A_MINUTE), entered(Limits(requests=A_MINUTE), 60), 0.5, 0.5),
     "no room beside those that run": (Limits(concurrent=2), Account(running=2), 0.0, 1.0),
+    "no room beside those that run, of which one ends every 20 s": (
+        Limits(concurrent=2), Account(running=2, ends=(10.0, 30.0, 50.0)), 50.0, 20.0),
+    "no room beside those that run for an hour": (
+        Limits(concurrent=2), Account(running=2, ends=(0.0, 3600.0)), 3600.0, 120.0),
     "the day is used up": (Limits(daily_tokens=100), Account(day=TODAY, used=100), 0.0, 3600.0),
     "tokens in debt": (
         Limits(tokens=A_MINUTE), spend(Limits(tokens=A_MINUTE), Account(), 160, at(0)), 0.0, 101.0,
@@ -51,7 +55,7 @@ PASSES = {
     "without limits": (Limits(), Account(running=9, used=10**9), 0.0),
     "the first": (Limits(A_MINUTE, A_MINUTE, 1, 1), Account(), 0.0),
     "one second after the last": (Limits(requests=A_MINUTE), entered(Limits(requests=A_MINUTE), 60), 1.0),
-    "after another has left": (Limits(concurrent=2), leave(Account(running=2)), 0.0),
+    "after another has left": (Limits(concurrent=2), leave(Account(running=2), 0.0), 0.0),
     "one token below the day's": (Limits(daily_tokens=100), Account(day=TODAY, used=99), 0.0),
     "on the next day": (Limits(daily_tokens=100), Account(day=TODAY - timedelta(days=1), used=100), 0.0),
     "the debt is paid": (Limits(tokens=A_MINUTE), spend(Limits(tokens=A_MINUTE), Account(), 160, at(0)), 101.0),
@@ -94,7 +98,7 @@ def test_over_any_window_no_more_pass_than_the_bucket_and_its_flow(steps: list[t
         except RateLimited as refused:
             assert enter(limits, account, at(now + refused.retry_after + 1e-6), "ci")  # type: ignore[operator]
         if leaves and account.running:
-            account = leave(account)
+            account = leave(account, now)
     assert passed <= 10 + now + 1e-6
 
 

@@ -626,7 +626,19 @@ def test_nobody_waits_for_memory_longer_than_allowed_but_what_had_begun():
     machine(registry.on_acquire, Waiter(3, "b", resumed=True))
     assert machine.alarm() == 60
     [reject] = machine(registry.on_tick, after=60)
-    assert (reject.waiter, type(reject.error)) == (2, Unavailable)
+    assert (reject.waiter, type(reject.error), reject.error.retry_after) == (2, Unavailable, 60)
+
+
+def test_who_waited_in_vain_is_told_by_how_often_models_take_turns():
+    machine = Machine(want("a", 300), want("b", 300), want("c", 700), want("d", 700), max_wait=60)
+    machine.loaded("f-a")
+    machine.now += 25
+    machine.loaded("f-b", waiter=2)
+    machine(registry.on_acquire, Waiter(3, "d"))
+    machine(registry.on_acquire, Waiter(4, "c"))
+    rejects = machine(registry.on_tick, after=60)
+    waits = {each.waiter: each.error.retry_after for each in rejects}
+    assert waits == {3: 85, 4: 120}, "one turn in 85 s, and two are longer than anybody waits"
 
 
 def test_what_was_measured_replaces_what_was_expected():

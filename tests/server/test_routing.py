@@ -1,6 +1,7 @@
 """Virtual names, fallbacks and full queues, on a real appliance."""
 
 import json
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -74,6 +75,18 @@ def test_a_failure_after_the_first_byte_stays_a_failure(routed: Up) -> None:
     response = routed.post(chat("faulty", stream=True))
     assert response.headers["x-appliance-model"] == "faulty"
     assert '"error"' in response.text
+
+
+def test_what_was_learned_of_tokens_outlives_the_server(tmp_path: Path) -> None:
+    file = deployment(tmp_path)
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        assert running.post(chat("demo", "word " * 300)).status_code == 200
+        running.signal(signal.SIGTERM)
+        running.exit_code()
+    [kept] = tmp_path.rglob("scales.json")
+    [scale] = json.loads(kept.read_text()).values()
+    assert 0.25 <= scale < 1
 
 
 def test_no_rule_is_no_model(routed: Up) -> None:
