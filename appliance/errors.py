@@ -137,6 +137,14 @@ class BodyTooLarge(ApplianceError):
     fault = Fault.CLIENT
 
 
+class UnsupportedEncoding(ApplianceError):
+    """The body is compressed."""
+
+    status = 415
+    code = "unsupported_encoding"
+    fault = Fault.CLIENT
+
+
 class Cancelled(ApplianceError):
     """Somebody asked for this request to be ended."""
 
@@ -227,6 +235,10 @@ class LoadFailed(ApplianceError):
     ) -> None:
         super().__init__(message, param=param, retry_after=retry_after)
         self.permanent = permanent
+
+
+class DiedLoading(LoadFailed):
+    """The engine process ended before it could say why: it may have been killed."""
 
 
 class EngineDied(ApplianceError):

@@ -70,6 +70,9 @@ FREE = frozenset({responses.cancel, batch_routes.cancel, routes.cancel_request})
 OPEN = frozenset({"/healthz", "/health", "/readyz"})
 """Answered to anyone: they say nothing of what is asked and answered."""
 
+OTHER = "other"
+"""The endpoint of a request to any other path, as it is counted: clients choose what paths they try."""
+
 NEVER = 10.0**9
 HEADER_SILENCE_SECONDS = 10
 MAX_HEADER_BYTES = 16_384
@@ -91,6 +94,7 @@ def build_app(context: Context) -> Sanic:
     app.error_handler.add(NotFound, partial(pages.elsewhere, context))
     app.error_handler.add(Exception, answer_error)
     app.register_middleware(partial(_number, context), "response")
+    app.register_middleware(partial(_tally, context), "response")
     app.register_middleware(partial(_admit, context), "request")
     app.register_middleware(partial(_grant, context), "response")
     return app
@@ -115,6 +119,14 @@ def _grant(context: Context, request: Request, response: HTTPResponse) -> None:
 def _number(context: Context, request: Request, response: HTTPResponse) -> None:
     """Say which generation answered: the one a request began with, else the one in force."""
     response.headers.setdefault("x-appliance-generation", str(context.running.generation))
+
+
+def _tally(context: Context, request: Request, response: HTTPResponse) -> None:
+    """Count a refusal that came before anything counted the request: of the door, or where nothing is."""
+    if response.status < 400 or request.path in OPEN or hasattr(request.ctx, "tallied"):
+        return
+    endpoint = request.path if request.path in ADAPTERS or request.path in QUESTIONS else OTHER
+    context.counted.requests.add(endpoint, "", str(response.status))
 
 
 def quiet_app(name: str) -> Sanic:

@@ -5,9 +5,10 @@ import math
 from collections.abc import AsyncIterator
 
 from sanic import Request
+from sanic.exceptions import PayloadTooLarge
 
 from appliance.config.deployment import ServerSettings
-from appliance.errors import BodyTooLarge, SlowBody
+from appliance.errors import BodyTooLarge, SlowBody, UnsupportedEncoding
 
 SLOWEST = 1024
 """Bytes a second, once `idle_timeout` has passed: a byte now and then would hold a connection for ever."""
@@ -16,26 +17,32 @@ DROP_SECONDS = 10.0
 
 
 async def read_body(request: Request, settings: ServerSettings) -> bytes:
-    """The whole body. Raises BodyTooLarge as soon as that is known, SlowBody after `idle_timeout` of silence."""
+    """The whole body. Raises BodyTooLarge as soon as that is known, SlowBody after `idle_timeout` of silence,
+    UnsupportedEncoding for one that is compressed.
+    """
     limit = f"server.max_body, {settings.max_body} bytes"
     return b"".join([part async for part in parts(request, settings.max_body, settings.idle_timeout, limit)])
 
 
 async def parts(request: Request, max_bytes: int, patience: float, limit: str) -> AsyncIterator[bytes]:
     """The body as it comes; `limit` says what it may not be larger than. Raises as `read_body`."""
-    stream = request.stream
+    stream, too_large = request.stream, BodyTooLarge(f"the body is larger than {limit}")
+    _check_encoding(request)
     declared = request.headers.getone("content-length", None)
     if declared is not None and int(declared) > max_bytes:
-        raise BodyTooLarge(f"the body is larger than {limit}")
+        raise too_large
     size, now = 0, asyncio.get_running_loop().time
     began = now()
     while stream.request_body:
-        part = await _next_part(request, patience)
+        try:
+            part = await _next_part(request, patience, max_bytes)
+        except PayloadTooLarge:
+            raise too_large from None
         size += len(part)
         if now() - began > patience + size / SLOWEST:
             raise SlowBody(f"the body came more slowly than {SLOWEST} bytes a second")
         if size > max_bytes:
-            raise BodyTooLarge(f"the body is larger than {limit}")
+            raise too_large
         yield part
     # Sanic pauses reading behind a large body; without this a client that leaves would not be noticed.
     request.transport.resume_reading()
@@ -70,9 +77,24 @@ def _lose_patience(request: Request) -> None:
         request.transport.abort()
 
 
-async def _next_part(request: Request, patience: float) -> bytes:
+async def _next_part(request: Request, patience: float, max_bytes: int) -> bytes:
+    """Raises PayloadTooLarge where a chunk is announced that does not fit, before it comes."""
+    stream = request.stream
+    stays, most, stream.request_max_size = stream.keep_alive, stream.request_max_size, max_bytes
     try:
         async with asyncio.timeout(None if math.isinf(patience) else patience):
-            return await request.stream.read() or b""
+            return await stream.read() or b""
     except TimeoutError:
         raise SlowBody(f"nothing of the body came for server.idle_timeout of {patience:g} s") from None
+    except PayloadTooLarge:
+        stream.keep_alive = stays  # what comes is dropped, and the next request answered
+        raise
+    finally:
+        stream.request_max_size = most
+
+
+def _check_encoding(request: Request) -> None:
+    """Bodies are text, on a machine's own network or in it: to unpack them would only take a bomb in."""
+    encoding = request.headers.getone("content-encoding", "identity")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise UnsupportedEncoding(f"the body has the Content-Encoding {encoding[:40]!r}: send it as it is, unpacked")

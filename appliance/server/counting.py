@@ -97,6 +97,7 @@ QUESTIONS: dict[str, Question] = {
 
 async def answer(request: Request, context: Context, endpoint: str, question: Question) -> HTTPResponse:
     """Answer one of them. Raises ApplianceError."""
+    request.ctx.tallied = True
     with tallied(context, endpoint) as tally:
         if context.draining:
             raise Unavailable("the server is shutting down", retry_after=5)

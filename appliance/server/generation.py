@@ -30,6 +30,7 @@ from appliance.server.tally import tallied
 async def serve(request: Request, context: Context, endpoint: str, adapter: Adapter) -> HTTPResponse | None:
     """Answer a request of one of the protocols. Raises ApplianceError while no status has been sent."""
     started = time.perf_counter()
+    request.ctx.tallied = True
     with tallied(context, endpoint) as tally, overheard(context, request) as request.ctx.heard:
         run = await _arrived(request, context, adapter, started)
         try:

@@ -15,6 +15,12 @@ ERRORS: dict[str, tuple[errors.ApplianceError, int, str, str]] = {
     "unknown path": (errors.UnknownPath("no", param="n"), 404, "invalid_request_error", "not_found"),
     "wrong method": (errors.WrongMethod("no", param="n"), 405, "invalid_request_error", "method_not_allowed"),
     "slow body": (errors.SlowBody("no", param="n"), 408, "invalid_request_error", "request_timeout"),
+    "packed body": (
+        errors.UnsupportedEncoding("no", param="n"),
+        415,
+        "invalid_request_error",
+        "unsupported_encoding",
+    ),
     "large body": (errors.BodyTooLarge("no", param="n"), 413, "invalid_request_error", "body_too_large"),
     "overloaded": (errors.Overloaded("no", param="n"), 429, "rate_limit_error", "rate_limit_exceeded"),
     "bug": (errors.ApplianceError("no", param="n"), 500, "server_error", "internal_error"),

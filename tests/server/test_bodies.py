@@ -1,7 +1,9 @@
 """Bodies that are too large, too slow or cut off: an answer at once, and nobody else notices."""
 
+import gzip
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -68,6 +70,66 @@ def test_a_large_body_nobody_wants_is_dropped(up: Up, path: str) -> None:
     with httpx.Client(base_url=up.url, timeout=30) as client:
         assert client.post(path, content=b"x" * FIFTY_MB).status_code in (404, 405)
         assert client.get("/healthz").status_code == 200
+
+
+def test_a_chunk_that_is_announced_too_large_is_refused_before_it_comes(up: Up) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    body = json.dumps(chat("demo")).encode()
+    with up.connection() as sock:
+        sock.sendall(head + b"%x\r\n" % len(TWO_MB))
+        status, _, said = read_response(sock)
+        assert (status, json.loads(said)["error"]["code"]) == (413, "body_too_large")
+        sock.sendall(TWO_MB + b"\r\n0\r\n\r\n")
+        sock.sendall(raw_post(body))
+        assert read_response(sock)[0] == 200
+        sock.sendall(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+        assert read_response(sock)[0] == 200
+
+
+PACKED = {
+    "chat": ("/v1/chat/completions", chat("demo")),
+    "completions": ("/v1/completions", {"model": "demo", "prompt": "hi"}),
+    "responses": ("/v1/responses", {"model": "demo", "input": "hi"}),
+    "messages": ("/v1/messages", {**chat("demo"), "max_tokens": 5}),
+    "count": ("/v1/messages/count_tokens", chat("demo")),
+    "ollama": ("/api/chat", chat("demo", stream=False)),
+    "show": ("/api/show", {"model": "demo"}),
+    "batches": ("/v1/batches", {}),
+    "cancel": ("/v1/requests/x/cancel", {}),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), PACKED.values(), ids=PACKED.keys())
+def test_a_packed_body_is_refused_by_name(up: Up, path: str, body: dict[str, Any]) -> None:
+    packed = gzip.compress(json.dumps(body).encode())
+    refused = httpx.post(f"{up.url}{path}", content=packed, headers={"content-encoding": "gzip"}, timeout=30)
+    assert (refused.status_code, "Content-Encoding 'gzip'" in refused.text) == (415, True)
+    plain = {"content-encoding": "identity"}
+    assert httpx.post(f"{up.url}{path}", json=body, headers=plain, timeout=30).status_code != 415
+
+
+def test_a_packed_file_is_refused_by_name(up: Up) -> None:
+    headers = {"content-encoding": "gzip", "content-type": "multipart/form-data; boundary=b"}
+    refused = httpx.post(f"{up.url}/v1/files", content=gzip.compress(b"--b"), headers=headers, timeout=30)
+    assert (refused.status_code, "Content-Encoding 'gzip'" in refused.text) == (415, True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "endpoint", "status"),
+    [
+        ("GET", "/v1/nowhere", "other", 404),
+        ("GET", "/v1/models/nothing", "other", 404),
+        ("DELETE", "/v1/models", "other", 405),
+        ("GET", "/v1/chat/completions", "/v1/chat/completions", 405),
+        ("POST", "/v1/chat/completions", "/v1/chat/completions", 400),
+    ],
+    ids=["no path", "no model", "wrong method", "wrong method of an endpoint", "no body"],
+)
+def test_every_refusal_is_counted_once(up: Up, method: str, path: str, endpoint: str, status: int) -> None:
+    sample = f'appliance_requests_total{{endpoint="{endpoint}",model="",status="{status}"}}'
+    before = up.metric(sample)
+    assert httpx.request(method, f"{up.url}{path}", timeout=30).status_code == status
+    assert up.metric(sample) == before + 1
 
 
 def test_a_client_that_leaves_in_the_middle_of_its_body_is_forgotten(up: Up) -> None:
