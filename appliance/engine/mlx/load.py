@@ -12,6 +12,7 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.utils import dequantize_model, load_model
 
+from appliance.engine.mlx.refusal import refused
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import EngineSpec
 
@@ -62,11 +63,11 @@ def _read(path: Path, trust_remote_code: bool) -> tuple[nn.Module, dict[str, Any
     try:
         return load_model(path, lazy=True, trust_remote_code=trust_remote_code)
     except FileNotFoundError as error:
-        raise LoadFailed(f"{path.name}: not a model directory: {error}", permanent=True) from error
+        raise refused(path, "not a model directory", error) from error
     except (ValueError, KeyError, TypeError, json.JSONDecodeError, ImportError) as error:
-        raise LoadFailed(f"{path.name}: cannot be loaded: {error}", permanent=True) from error
+        raise refused(path, "cannot be loaded", error) from error
     except RuntimeError as error:  # mlx: unreadable or truncated safetensors
-        raise LoadFailed(f"{path.name}: its weights cannot be read: {error}", permanent=True) from error
+        raise refused(path, "its weights cannot be read", error) from error
 
 
 def _convert(model: nn.Module, asked: str) -> str:

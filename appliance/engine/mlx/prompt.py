@@ -10,8 +10,9 @@ from pathlib import Path
 from mlx_lm.tokenizer_utils import load as load_tokenizer
 from transformers.utils.chat_template_utils import encode_marked_chat, mark_control_tokens
 
+from appliance.engine.mlx.refusal import refused
 from appliance.engine.mlx.tokens import TokenBytes
-from appliance.errors import LoadFailed, TemplateFailed
+from appliance.errors import TemplateFailed
 from appliance.text.rendering import Renderer
 from appliance.text.template import Template
 from appliance.vocab.spec import ChatPrompt
@@ -26,7 +27,7 @@ class PromptTokenizer:
             extra = {"trust_remote_code": trust_remote_code}
             wrapper = load_tokenizer(directory, extra, eos_token_ids=_eos_ids(directory))
         except (OSError, ValueError, KeyError, ImportError) as error:
-            raise LoadFailed(f"{directory.name}: its tokenizer cannot be loaded: {error}", permanent=True) from error
+            raise refused(directory, "its tokenizer cannot be loaded", error) from error
         self._tokenizer = wrapper._tokenizer
         self._bytes = TokenBytes(self._tokenizer)
         self.size = len(self._tokenizer)
