@@ -1,5 +1,6 @@
 """Chooses the next token of every row in one graph; rebuilt only when rows join or leave."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,7 +61,7 @@ class Choice:
         if self._allowed is not None:
             return [self._logits]
         sure = [covered for _, covered in self._unsure]
-        return [self.tokens, self._sound, *sure, *(self._report.arrays() if self._report else [])]
+        return [self.tokens, self._chosen, *sure, *(self._report.arrays() if self._report else [])]
 
     def settle(self) -> mx.array:
         """The final tokens; waits for masks, and for the device where a draw may have to be repeated."""
@@ -76,7 +77,7 @@ class Choice:
     def read(self) -> list[Sampled]:
         """Wait for the device and give one Sampled per row."""
         sampled = [Sampled(token) for token in self.settle().tolist()]
-        self._unsound = [place for place, sound in enumerate(self._sound.tolist()) if not sound]
+        self._unsound = [place for place, logit in enumerate(self._chosen.tolist()) if not math.isfinite(logit)]
         if self._report is not None:
             self._report.read(sampled)
         return sampled
@@ -91,7 +92,7 @@ class Choice:
         self.tokens, self._unsure = self._sampler.choose(shaped)
         self._report = self._sampler.report(self._logits, self.tokens)
         # A row that went wrong is not a number throughout, so the chosen token's own logit tells.
-        self._sound = mx.isfinite(mx.take_along_axis(self._logits, self.tokens[:, None], axis=-1)[:, 0])
+        self._chosen = mx.take_along_axis(self._logits, self.tokens[:, None], axis=-1)[:, 0]
 
     def _repair(self) -> None:
         for drawn, covered in self._unsure:
