@@ -17,6 +17,8 @@ _PRODUCTS = 1 << 18
 """Multiplications up to which OpenBLAS uses one thread. Twice as many are not worth more than one call."""
 _PARTS = range(16, 513)
 """Outputs of a part: fewer take too many calls, more are copied."""
+_GATHERING = 32
+"""To put a result of several rows together from its parts takes as long as so many multiplications."""
 
 _whole, _whole_tied = nn.Linear.__call__, nn.Embedding.as_linear
 
@@ -43,7 +45,8 @@ def in_parts(x: mx.array, weight: mx.array) -> mx.array | None:
     """x (…, K) @ weight.T (K, N); None where that is better done at once."""
     outputs, inputs = weight.shape
     rows = x.size // inputs
-    if rows > FEW_ROWS or rows * weight.size <= 2 * _PRODUCTS or weight.dtype != mx.float32:
+    short = rows > 1 and inputs < rows * _GATHERING
+    if short or rows > FEW_ROWS or rows * weight.size <= 2 * _PRODUCTS or weight.dtype != mx.float32:
         return None
     most = max(1, min(_PARTS[-1], _PRODUCTS // (rows * inputs)))
     part = gcd(outputs, 1 << most.bit_length() - 1)
