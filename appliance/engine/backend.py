@@ -53,6 +53,8 @@ class Batch:
     """For each of `decode`, in order, or for none."""
     groups: tuple[int, ...] = ()
     """For each of `decode`: rows of one number are computed together, others apart. Where there are none, all are."""
+    guess_seconds: float = float("inf")
+    """How long the backend may read prompts before it guesses; what is left it reads in the steps that follow."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to compute."""
@@ -89,6 +91,8 @@ class StepResult:
     further: dict[int, tuple[Sampled, ...]] = field(default_factory=dict)
     decode_seconds: float = 0.0
     """What the decode rows alone took, drafts included."""
+    unready: frozenset[int] = frozenset()
+    """Sequences of which the backend could not make the guesses it was asked for yet."""
 
 
 class Snapshot(Protocol):

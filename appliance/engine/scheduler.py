@@ -103,6 +103,13 @@ class Scheduler:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def room(self) -> int:
+        """Tokens that what runs is charged."""
+        if self._padded:
+            return self._groups.room(_by_adapter(self._running))
+        return sum(map(_length, self._running))
+
     def submit(self, sequence: Sequence) -> None:
         assert sequence.id not in self._sequences
         self.speculation.begin(sequence)
@@ -133,7 +140,8 @@ class Scheduler:
         chunks = self._chunks(self._pace.budget(self._stall_seconds, bool(decode)))
         for sequence in held:
             sequence.waited_tokens += sum(len(chunk.tokens) for chunk in chunks)
-        return Plan(closed, opened, started, Batch(decode, chunks, drafts, groups), self._snapshots())
+        batch = Batch(decode, chunks, drafts, groups, self._stall_seconds)
+        return Plan(closed, opened, started, batch, self._snapshots())
 
     def commit(self, batch: Batch, result: StepResult) -> list[tuple[Sequence, Sampled]]:
         """Take a step's tokens; sequences that ended since it was launched are passed over."""
@@ -152,17 +160,20 @@ class Scheduler:
                 self._shares.wrote(sequence, 1)
                 took.append((sequence, sampled))
         for draft in batch.drafts:
-            took += self._commit_draft(draft, result.further.get(draft.sequence, ()))
+            took += self._commit_draft(draft, result.further.get(draft.sequence, ()), result.unready)
         return took
 
-    def _commit_draft(self, draft: Draft, further: tuple[Sampled, ...]) -> list[tuple[Sequence, Sampled]]:
+    def _commit_draft(
+        self, draft: Draft, further: tuple[Sampled, ...], unready: frozenset[int]
+    ) -> list[tuple[Sequence, Sampled]]:
         sequence = self._sequences.get(draft.sequence)
         if sequence is None:
             return []
         sequence.pending -= len(draft.tokens)
         sequence.known += [sampled.token for sampled in further]
         self._shares.wrote(sequence, len(further))
-        self.speculation.learn(sequence, len(draft.tokens), len(further))
+        if draft.sequence not in unready:
+            self.speculation.learn(sequence, len(draft.tokens), len(further))
         return [(sequence, sampled) for sampled in further]
 
     def keep(self, id: int, length: int, snapshot: Snapshot | None) -> None:
@@ -206,11 +217,11 @@ class Scheduler:
         return None if len(self._running) < self._rows and self._fits(first) else last
 
     def _have_room(self, sequences: Iterable[Sequence], spare: int = 0) -> bool:
-        """Whether these fit, were they all to decode now. Groups never take more than one rectangle of all."""
-        lengths = _by_adapter(sequences)
-        room = self._tokens - spare
-        together = tokens_of([n for part in lengths.values() for n in part.values()], padded=self._padded)
-        return together <= room or (self._padded and self._groups.room(lengths) <= room)
+        """Whether these fit, were they all to decode now."""
+        sequences = tuple(sequences)
+        most = tokens_of([_length(sequence) for sequence in sequences], padded=self._padded)
+        room = self._tokens - spare  # groups never take more than one rectangle of all
+        return most <= room or (self._padded and self._groups.room(_by_adapter(sequences)) <= room)
 
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:
@@ -363,9 +374,14 @@ class Scheduler:
 
 
 def _by_adapter(sequences: Iterable[Sequence]) -> dict[str, dict[int, int]]:
-    """What each holds when it has one more token, by id. Rows with different adapters never decode together."""
+    """Lengths by id. Rows with different adapters never decode together."""
     lengths: dict[str, dict[int, int]] = {}
     for sequence in sequences:
         name = sequence.adapter.name if sequence.adapter is not None else ""
-        lengths.setdefault(name, {})[sequence.id] = min(sequence.held_tokens + 1, sequence.limit)
+        lengths.setdefault(name, {})[sequence.id] = _length(sequence)
     return lengths
+
+
+def _length(sequence: Sequence) -> int:
+    """What it holds when it has one more token."""
+    return min(sequence.held_tokens + 1, sequence.limit)

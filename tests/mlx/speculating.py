@@ -72,7 +72,14 @@ class Device:
         self.backend.batches.clear()
         frames: list[Events] = []
         speculation = Speculation(speculative, self.info.rolls_back)
-        scheduler = Scheduler(SETTINGS, self.info.kv_bytes_per_token, PrefixCache(prefix_bytes), speculation)
+        scheduler = Scheduler(
+            SETTINGS,
+            self.info.kv_bytes_per_token,
+            PrefixCache(prefix_bytes),
+            speculation,
+            padded=self.info.padded,
+            pass_bytes=self.info.weight_bytes,
+        )
         loop = Loop(self.backend, scheduler, frames.append)
         for turn in range(10_000):
             come = [Arrival(self._sequence(id, one)) for id, one in enumerate(asked) if one.at == turn]

@@ -15,7 +15,7 @@ from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
-from appliance.engine.scheduler import Scheduler
+from appliance.engine.scheduler import ONE_GROUP, Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import EngineSettings, EngineSpec, KvForm
@@ -32,20 +32,21 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("pass_bytes", [ONE_GROUP, 50_000], ids=["one group", "several groups"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bytes_said_to_be_held_are_those_that_are_taken(tmp_path: Path, kind: str) -> None:
+def test_the_bytes_said_to_be_held_are_those_that_are_taken_and_planned_with(
+    tmp_path: Path, kind: str, pass_bytes: int
+) -> None:
     config, more = KINDS[kind]
     settings = EngineSettings(context=2000, concurrency=8, kv_bytes=1 << 30, prefix_bytes=0, stall_target=0.5, **more)
     backend = MlxBackend()
     info, tokenizer = backend.load(
         EngineSpec(backend="mlx", path=str(make(tmp_path / "m", config))), settings, lambda *at: None
     )
-    loop = Loop(
-        backend, Scheduler(settings, info.kv_bytes_per_token, PrefixCache(0), padded=True), lambda events: None
-    )
-    drawn = random.Random(1)
+    scheduler = Scheduler(settings, info.kv_bytes_per_token, PrefixCache(0), padded=True, pass_bytes=pass_bytes)
+    loop = Loop(backend, scheduler, lambda events: None)
     prompts = {0: (1, 2), 6: (3,), 12: (4, 5, 6)}
-    drawn, most = random.Random(1), 0
+    drawn, most, groups = random.Random(1), 0, 0
     apart = {id(cache) for cache in caches()}
     for turn in range(24):
         loop.turn([arrival(tokenizer, id, drawn) for id in prompts.get(turn, ())])
@@ -53,7 +54,9 @@ def test_the_bytes_said_to_be_held_are_those_that_are_taken(tmp_path: Path, kind
             continue
         held = sum(cache.nbytes for cache in caches() if id(cache) not in apart and not cache.empty())
         assert loop.pong(0).kv_bytes == pytest.approx(held, rel=0.05), turn
-        most = max(most, held)
+        assert held <= 1.05 * scheduler.room * info.kv_bytes_per_token, turn
+        most, groups = max(most, held), max(groups, len(backend._groups))
+    assert (groups > 1) == (pass_bytes < ONE_GROUP)
     assert most > 4 * info.kv_bytes_per_token * 40
 
 

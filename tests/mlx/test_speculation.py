@@ -316,6 +316,31 @@ def test_a_draft_model_follows_each_row_of_a_batch(llama: Path, tmp_path: Path) 
     assert [one.got for one in guessed] == [one.got for one in plain]
 
 
+def test_a_draft_model_reads_a_long_prompt_in_parts_while_the_answer_goes_on(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speculative = drafted(llama, llama)
+    device = Device(llama, speculative)
+    asked = [Asked(prompt(1, 300), Sampling(temperature=0)), Asked(prompt(2, 20), Sampling(temperature=0))]
+    plain = [plainly(device, one) for one in asked]
+    small = device.backend._draft_model
+    assert small is not None
+    read, reads = small._read, list[tuple[int, int]]()
+
+    def noted(held: object, known: list[int], start: int, end: int) -> object:
+        reads.append((len(known), end - start))
+        return read(held, known, start, end)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(small, "_read", noted)
+    monkeypatch.setattr(small._pace, "tokens", lambda budget, start: 100)
+    guessed = [again(one) for one in asked]
+    speculation = device.answer(guessed, speculative)
+    assert [one.got for one in guessed] == [one.got for one in plain]
+    assert [tokens for known, tokens in reads if known >= 300][:3] == [100, 100, 100]
+    assert [known for known, _ in reads if known >= 300][:3] == [300, 301, 302]
+    assert speculation.right == speculation.guessed > 0
+
+
 REFUSALS = {
     "another tokenizer": ("draft", "tokenizers differ"),
     "a state that cannot be cut back": ("draft", "cannot be cut back"),

@@ -117,9 +117,10 @@ class MlxBackend:
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
         rows = [self._rows[id] for id in batch.decode]
+        self._unready: set[int] = set()
         self._place(rows, batch.groups)
         if batch.drafts and all(self._decoding(row).rolls_back(row) for row in rows):
-            decoded = self._verify(rows, batch.drafts)
+            decoded = self._verify(rows, batch.drafts, batch.guess_seconds)
         else:
             decoded = self._decode(rows)
         pieces = [(self._rows[chunk.sequence], chunk) for chunk in batch.chunks]
@@ -135,7 +136,7 @@ class MlxBackend:
         ]
         work = sum((Reading(len(c.tokens), pairs(c.start, len(c.tokens))) for c in batch.chunks), NOTHING_READ)
         before = None if self._last is None or self._last.waited else self._last
-        self._last = MlxStep(decoded, chunks, work, before)
+        self._last = MlxStep(decoded, chunks, work, before, frozenset(self._unready))
         return self._last
 
     def snapshot(self, sequence: int, length: int) -> Snapshot | None:
@@ -189,7 +190,9 @@ class MlxBackend:
         for group in [group for group, decoding in self._groups.items() if decoding.empty]:
             del self._groups[group]
 
-    def _verify(self, rows: list[Row], drafts: Sequence[Draft]) -> "list[Decoded]":
+    def _verify(self, rows: list[Row], drafts: Sequence[Draft], seconds: float) -> "list[Decoded]":
+        if self._draft_model is not None:
+            self._draft_model.begin(seconds)
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
             Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))
@@ -198,7 +201,10 @@ class MlxBackend:
 
     def _filled(self, row: Row, draft: Draft) -> Draft:
         if self._draft_model is not None and OPEN in draft.tokens:
-            draft = replace(draft, tokens=self._draft_model.guess(row.sample, draft))
+            guesses = self._draft_model.guess(row.sample, draft)
+            if guesses is None:
+                self._unready.add(row.id)
+            draft = replace(draft, tokens=guesses or ())
         if (matcher := row.sample.matcher) is not None and draft.tokens:
             draft = replace(draft, tokens=draft.tokens[: matcher.allowed(draft.tokens)])
         return draft
@@ -280,10 +286,18 @@ class MlxStep:
     beside it with the next step, when its own tokens are.
     """
 
-    def __init__(self, decoded: list[Decoded], chunks: list[object], work: Reading, before: "MlxStep | None") -> None:
+    def __init__(
+        self,
+        decoded: list[Decoded],
+        chunks: list[object],
+        work: Reading,
+        before: "MlxStep | None",
+        unready: frozenset[int],
+    ) -> None:
         self._decoded = decoded
         self._chunks = chunks
         self._work = work
+        self._unready = unready
         self._before = before
         self._free_since = self._decodes_since = time.perf_counter()
         self._prefilled = NOTHING_READ
@@ -327,7 +341,7 @@ class MlxStep:
             raise EngineFault(f"the device failed: {error}") from error
         self._before, self.waited = None, True
         further = {id: more for decoded in self._decoded for id, more in decoded.further().items()}
-        return StepResult(sampled, earlier + own, self._failed(), further, decode_seconds)
+        return StepResult(sampled, earlier + own, self._failed(), further, decode_seconds, self._unready)
 
     def finish(self) -> Reading:
         """Compute the chunks to their end: what they were, and the seconds the device took for them."""

@@ -1,6 +1,7 @@
 """Guesses with a small model: which one may, and what it says next in each sequence."""
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -17,11 +18,9 @@ from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Sampler
+from appliance.engine.speed import Pace, Reading, pairs
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import EngineSpec
-
-CHUNK = 512
-"""Tokens of a prompt read at a time."""
 
 
 @dataclass(slots=True)
@@ -43,6 +42,8 @@ class DraftModel:
         self._workshop = workshop
         self._held: dict[int, _Held] = {}
         self._warm = kv.fresh(self._model)
+        self._pace = Pace()
+        self._budget = 0.0
 
     @property
     def caches(self) -> kv.Caches:
@@ -63,15 +64,22 @@ class DraftModel:
                 permanent=True,
             )
 
-    def guess(self, sample: SampleRow, draft: Draft) -> tuple[int, ...]:
+    def begin(self, stall_seconds: float) -> None:
+        """A step, in which prompts are read for about so long."""
+        self._budget = self._pace.budget(stall_seconds, decoding=True)
+
+    def guess(self, sample: SampleRow, draft: Draft) -> tuple[int, ...] | None:
         """As many tokens as the draft asks for, drawn as the sequence's own would be: with the same chance at the
-        same position, two models that nearly agree draw the same token.
+        same position, two models that nearly agree draw the same token. None while there is more to read than one
+        step takes.
         """
         held = self._held.get(draft.sequence)
         if held is None:
             held = self._held[draft.sequence] = _Held(kv.fresh(self._model))
         known = draft.known
         logits = self._catch_up(held, known)
+        if logits is None:
+            return None
         row = _as_drawn(sample, known)
         sampler = Sampler([row], self._vocabulary, self._workshop)
         said: list[mx.array] = []
@@ -86,18 +94,27 @@ class DraftModel:
     def forget(self, sequence: int) -> None:
         self._held.pop(sequence, None)
 
-    def _catch_up(self, held: _Held, known: Sequence[int]) -> mx.array:
-        """Take back guesses that were wrong, compute what is new: the logits after the last known token."""
+    def _catch_up(self, held: _Held, known: Sequence[int]) -> mx.array | None:
+        """Take back guesses that were wrong, compute what is new, as far as this step may: the logits after the last
+        known token.
+        """
         same = held.sure
         while same < min(len(held.tokens), len(known) - 1) and held.tokens[same] == known[same]:
             same += 1
         if extra := len(held.tokens) - same:
             kv.roll_back(held.caches, [extra])
         kv.grow_by_parts(held.caches, len(known))
-        for start in range(same, len(known), CHUNK):
-            logits = self._forward(held, mx.array([known[start : start + CHUNK]], dtype=mx.int32))
-            mx.eval([cache.state for cache in held.caches])
-        held.sure = len(known)
+        end = min(len(known), same + self._pace.tokens(self._budget, same))
+        logits = self._read(held, known, same, end)
+        held.tokens, held.sure = list(known[:end]), end
+        return logits if end == len(known) else None
+
+    def _read(self, held: _Held, known: Sequence[int], start: int, end: int) -> mx.array:
+        begun = time.perf_counter()
+        logits = self._forward(held, mx.array([known[start:end]], dtype=mx.int32))
+        mx.eval([cache.state for cache in held.caches])
+        self._pace.read(Reading(end - start, pairs(start, end - start), time.perf_counter() - begun))
+        self._budget -= self._pace.work(start, end - start)
         return logits
 
     def _forward(self, held: _Held, tokens: mx.array) -> mx.array:

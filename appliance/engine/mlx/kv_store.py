@@ -66,7 +66,9 @@ class KVStore:
             assert isinstance(opening.snapshot, KVSnapshot)
             caches = kv.restore(opening.snapshot, opening.computed)
         packs = self.packs(len(opening.known))
-        return kv.in_form(caches, self._form if packs else None), packs
+        caches = kv.in_form(caches, self._form if packs else None)
+        kv.grow_by_parts(caches, len(opening.known))
+        return caches, packs
 
     def keep(self, stored: KVSnapshot, packed: bool) -> KVSnapshot:
         """A row's snapshot in the form in which prefixes are kept."""
