@@ -15,6 +15,13 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     aliases += " strict: {model: demo, policy: {lock: {temperature: 0}, clamp: {max_tokens: [1, 3]}}},"
     aliases += " tuned: {model: values, sampling: {top_k: 7}, policy: {lock: {temperature: 0},"
     aliases += " clamp: {max_tokens: [1, 50]}}},"
+    aliases += (
+        " brief: {model: budget, sampling: {reasoning_budget: 32}, policy: {clamp: {reasoning_budget: [8, 64]}}},"
+    )
+    aliases += " still: {model: budget, policy: {lock: {reasoning_budget: 0}}},"
+    aliases += " deaf: {model: budget, policy: {forbid: {reasoning_budget: strip, include_reasoning: reject}}},"
+    aliases += " silent: {model: agent, policy: {lock: {include_reasoning: false}}},"
+    aliases += " shy: {model: agent, sampling: {include_reasoning: false}},"
     aliases += " strict2: {model: demo, policy: {forbid: {max_tokens: reject}}},"
     aliases += " barred: {model: demo, policy: {forbid: {temperature: reject}}}}\n"
     file = deployment(tmp_path_factory.mktemp("up"), "max_body: 1MiB", more=aliases)

@@ -15,7 +15,8 @@ import pytest
 from tests.server.up import PATIENCE, Up, chat, deployment
 
 SECRETS = {
-    name: f"sk-{name}-0123456789abcdef" for name in ("ann", "ci", "old", "few", "one", "day", "strict", "tok", "back")
+    name: f"sk-{name}-0123456789abcdef"
+    for name in ("ann", "ci", "old", "few", "one", "day", "strict", "tok", "back", "calm")
 }
 KEYS = """
 security:
@@ -29,6 +30,7 @@ security:
     day: {secret: "${env:day}", limits: {daily_tokens: 5}}
     tok: {secret: "${env:tok}", limits: {tokens: 3/d}}
     back: {secret: "${env:back}", limits: {tokens: 3/d}}
+    calm: {secret: "${env:calm}", policy: {clamp: {reasoning_budget: [0, 10]}, lock: {include_reasoning: false}}}
     strict:
       secret: "${env:strict}"
       strict_params: true
@@ -241,3 +243,26 @@ def test_clients_of_this_machine_need_no_key_unless_the_file_says_so(tmp_path: P
         assert ask(running, "anything").status_code == 200
         through = {"x-forwarded-for": "192.0.2.7"}
         assert httpx.get(f"{running.url}/v1/models", headers=through).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "budget"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "muse"}]}, {"reasoning_budget": 50}),
+        ("/v1/responses", {"input": "muse"}, {"reasoning_budget": 50}),
+        (
+            "/v1/messages",
+            {"messages": [{"role": "user", "content": "muse"}], "max_tokens": 99},
+            {"thinking": {"type": "enabled", "budget_tokens": 50}},
+        ),
+    ],
+    ids=["chat", "responses", "messages"],
+)
+def test_a_keys_policy_binds_reasoning_too(
+    guarded: Up, path: str, body: dict[str, Any], budget: dict[str, Any]
+) -> None:
+    calm = {"Authorization": f"Bearer {SECRETS['calm']}"}
+    assert "b=10" in guarded.post({"model": "budget", **body, **budget}, path, headers=calm).text
+    shown = guarded.post({"model": "agent", **body}, path, headers=calm).text
+    assert "^" in shown
+    assert "~" not in shown

@@ -33,6 +33,7 @@ SCRIPTS: dict[str, str] = {
     "long": "text: 'a word '\nendless: true\nstep_ms: 20\ncontext: 1000000\n",
     "fussy": "fail_render: forbidden\ncontext: 64\n",
     "values": "text: 't={temperature} k={top_k} m={max_tokens}'\n",
+    "budget": "text: 'b={reasoning_budget}'\n",
     "agent": """
 text: 'You said: {last}'
 when:
@@ -41,6 +42,7 @@ when:
       <tool_call>{"name": "weather", "arguments": {"city": "Rom"}}</tool_call>'}
   - {contains: weather in, text: '<think>where?</think>Let me look.
       <tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>'}
+  - {contains: muse, text: '<think>~</think>^'}
   - {contains: ponder, text: '<think>hm</think>yes'}
 """,
 }
