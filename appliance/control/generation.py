@@ -44,10 +44,11 @@ async def generate(
     n: int = 1,
     deadlines: Deadlines,
     keep: float | None = None,
+    hasty: bool = False,
 ) -> AsyncGenerator[Indexed, None]:
     """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
     Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer. The model
-    stays in memory for `keep` seconds afterwards, where that is given.
+    stays in memory for `keep` seconds afterwards, where that is given; `hasty` is said to `Supervisor.acquire`.
 
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
     when engines die of this request even when it is alone.
@@ -55,7 +56,7 @@ async def generate(
     clock = Clock()
     prompts = compose if isinstance(compose, tuple) else (compose,)
     answers = [
-        _Answer(supervisor, model, prompt, clock, at * n + sample, sample, keep)
+        _Answer(supervisor, model, prompt, clock, at * n + sample, sample, keep, hasty)
         for at, prompt in enumerate(prompts)
         for sample in range(n)
     ]
@@ -75,6 +76,7 @@ class _Answer:
     index: int
     sample: int
     keep: float | None
+    hasty: bool
     submission: Submission | None = None
     emitted: list[int] = field(default_factory=list)
     begun: Started | None = None
@@ -87,8 +89,11 @@ class _Answer:
         try:
             while not self.finished:
                 alone = self.suspicion.suspect
+                leasing = self.supervisor.acquire(
+                    self.model, alone=alone, resumed=resumed, keep=self.keep, hasty=self.hasty and not resumed
+                )
                 async with (
-                    self.supervisor.acquire(self.model, alone=alone, resumed=resumed, keep=self.keep) as lease,
+                    leasing as lease,
                     aclosing(self._run(lease, alone)) as events,
                 ):
                     async for event in events:

@@ -17,7 +17,7 @@ import appliance
 from appliance.control.speech import Mismatches, Speech
 from appliance.control.stream import Stream
 from appliance.control.suspicion import End
-from appliance.errors import BodyTooLarge, EngineDied, LoadFailed, Overloaded, WireError, revive
+from appliance.errors import BodyTooLarge, DiedLoading, EngineDied, LoadFailed, Overloaded, WireError, revive
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Prompt, Submission
 from appliance.wire import frames
 
@@ -277,7 +277,7 @@ class EngineHandle:
             self._send(frames.Cancel(sequence))
 
     def _lost_in_load(self) -> LoadFailed:
-        return LoadFailed(f"the engine of {self.model} ended while it was loading")
+        return DiedLoading(f"the engine of {self.model} ended while it was loading")
 
     def _death(self) -> EngineDied:
         return EngineDied(f"the engine of {self.model} ended while it was working")

@@ -5,8 +5,19 @@ from dataclasses import replace
 
 from appliance.control import failures, rollback, turns
 from appliance.control.eviction import CannotFit, Evict
-from appliance.control.residency import Effect, Engine, EngineState, Fetch, Registry, Reject, Spawn, Stop, Transition
-from appliance.errors import ApplianceError, Unavailable
+from appliance.control.residency import (
+    Effect,
+    Engine,
+    EngineState,
+    Fetch,
+    Registry,
+    Reject,
+    Spawn,
+    Stop,
+    Transition,
+    Waiter,
+)
+from appliance.errors import ApplianceError, DiedLoading, Unavailable
 
 
 def load(state: Registry, now: float) -> Transition:
@@ -63,7 +74,15 @@ def failed(state: Registry, engine: Engine, error: ApplianceError, permanent: bo
     failure = failures.following(engine.failure, error, permanent, now, engine.want.retry)
     if engine.want.fingerprint in state.former and (permanent or failure.tries > failures.FREE_TRIES):
         return rollback.roll_back(state, engine, error.message)
+    if isinstance(error, DiedLoading):
+        # An engine that was killed says nothing of the requests that wait, nor of the model: they sit through it.
+        engine = replace(engine, waiters=sitting(engine.waiters))
     return state.put(replace(engine, failure=failure))
+
+
+def sitting(waiters: tuple[Waiter, ...]) -> tuple[Waiter, ...]:
+    """The same, who now wait as those that have begun already."""
+    return tuple(waiter if waiter.hasty else replace(waiter, resumed=True) for waiter in waiters)
 
 
 def queue(state: Registry, now: float) -> list[Engine]:

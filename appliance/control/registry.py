@@ -161,7 +161,7 @@ def on_gone(state: Registry, number: int, error: LoadFailed | None, lonely: bool
     if lonely:
         want, times = engine.want, engine.lonely + 1
         # Those who wait already are no more to blame than those who had begun: they sit through the pause.
-        patient = tuple(replace(waiter, resumed=True) for waiter in engine.waiters)
+        patient = loads.sitting(engine.waiters)
         pause = failures.crashing(times, want.model, now, want.retry)
         cold = replace(cold, lonely=times, waiters=patient, failure=pause)
     return settle(state.put(cold), [], now)

@@ -46,14 +46,16 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Waiter:
-    """`alone` holds an engine without company; `resumed` has begun already and sits through what would pass.
-    `keep` is for how many seconds it wants the model in memory after it, None as the deployment says.
+    """`alone` holds an engine without company; `resumed` has begun already and sits through what would pass, `hasty`
+    can go elsewhere and sits through one failed load only. `keep` is for how many seconds it wants the model kept
+    afterwards, None as the deployment says.
     """
 
     id: int
     model: str
     alone: bool = False
     resumed: bool = False
+    hasty: bool = False
     keep: float | None = None
     since: float = 0.0
 

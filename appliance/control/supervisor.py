@@ -214,9 +214,11 @@ class Supervisor:
         resumed: bool = False,
         keep: float | None = None,
         patient: bool = False,
+        hasty: bool = False,
     ) -> AsyncIterator[Lease]:
         """Hold the engine of `model`, loading it first where needed; waiting is not bounded here. `alone` without
-        company until `clear`ed; `resumed` requests wait until a load that failed for a passing reason is tried again.
+        company until `clear`ed; `resumed` requests wait until a load that failed for a passing reason is tried again,
+        all who wait do so where engines die in their load, unless they are `hasty`.
         Afterwards the model stays for `keep` seconds if nobody else comes, without it for `idle_unload`.
 
         Raises UnknownModel if it is not in the deployment any more, Unavailable while closing, where it cannot
@@ -230,7 +232,7 @@ class Supervisor:
         try:
             while run is None:  # it may end between the grant and our turn
                 answer = self._waiting[waiter] = asyncio.get_running_loop().create_future()
-                self._happen(registry.on_acquire, Waiter(waiter, model.name, alone, resumed, keep))
+                self._happen(registry.on_acquire, Waiter(waiter, model.name, alone, resumed, hasty, keep))
                 number = await (answer if patient or resumed else self._or_told(answer, model.name))
                 run = self._processes.runs.get(number)
             yield run.lease(waiter, model, asked, self._now())

@@ -85,6 +85,7 @@ async def answer(
     seen: Callable[[Event], None] = lambda event: None,
     deadlines: Deadlines = PATIENT,
     leased: Callable[[Lease], None] = lambda lease: None,
+    hasty: bool = False,
     **sampling: Any,
 ) -> str:
     """The text of one whole answer; `leased` is called with its first lease, `seen` with each event as it comes."""
@@ -94,7 +95,7 @@ async def answer(
         leased(lease)
         return composing(text, **sampling)(lease)
 
-    async for _, event in generate(supervisor, deployment.models[model], compose, deadlines=deadlines):
+    async for _, event in generate(supervisor, deployment.models[model], compose, deadlines=deadlines, hasty=hasty):
         seen(event)
         if isinstance(event, TextDelta):
             parts.append(event.text)

@@ -267,23 +267,33 @@ async def test_a_permanent_load_failure_is_told_at_once_from_then_on(site):
         assert one(supervisor).conditions[-1].reason == "PermanentFailure"
 
 
-async def test_a_load_that_fails_once_is_tried_again_without_the_client_noticing(site):
-    site.script("m", crash_load=True, crash_times=1)
-    deployment = site.deployment({"m": {}})
+@pytest.mark.parametrize("times", [1, 3])
+async def test_engines_that_die_in_their_load_are_replaced_without_the_client_noticing(site, times):
+    site.script("m", crash_load=True, crash_times=times)
+    deployment = site.deployment({"m": {"retry_load": {"first": "20ms"}}})
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
-        assert await answer(supervisor, deployment) == "hello"
+        assert await asyncio.gather(*(answer(supervisor, deployment) for _ in range(3))) == ["hello"] * 3
+        assert supervisor.counts["load_failures", "m"] == times
 
 
-async def test_a_load_that_keeps_failing_says_when_to_come_back(site):
-    site.script("m", crash_load=True)
-    deployment = site.deployment({"m": {}})
+@pytest.mark.parametrize(
+    "script, retry, hasty, permanent",
+    [
+        pytest.param({"fail_load": "no memory"}, {}, False, False, id="for a reason that may pass"),
+        pytest.param({"crash_load": True}, {}, True, False, id="by dying, where another model can take over"),
+        pytest.param({"crash_load": True}, {"first": "20ms", "tries": 3}, False, True, id="by dying, for good"),
+    ],
+)
+async def test_a_load_that_keeps_failing_says_when_to_come_back(site, script, retry, hasty, permanent):
+    site.script("m", **script)
+    deployment = site.deployment({"m": {"retry_load": {"first": "60s", **retry}}})
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
-        with pytest.raises(LoadFailed, match="ended while it was loading") as caught:
-            await answer(supervisor, deployment)
-        assert not caught.value.permanent
-        assert caught.value.retry_after == pytest.approx(5, abs=1)
+        with pytest.raises(LoadFailed, match=r"no memory|ended while it was loading") as caught:
+            await answer(supervisor, deployment, hasty=hasty)
+        assert caught.value.permanent == permanent
+        assert permanent or caught.value.retry_after == pytest.approx(60, abs=5)
 
 
 async def test_a_load_that_takes_too_long_is_ended(site):
