@@ -23,6 +23,7 @@ class Block(msgspec.Struct):
     thinking: str | None = None
     id: str | None = None
     name: str | None = None
+    tool_name: str | None = None
     input: Any = None
     tool_use_id: str | None = None
     content: "str | list[Block] | None" = None
@@ -62,7 +63,7 @@ def to_system(name: str, system: str | list[Block]) -> str:
     """The system text. Raises BadRequest, Unsupported."""
     if isinstance(system, str):
         return system
-    texts = (_text(f"{name}[{at}]", block) for at, block in enumerate(system))
+    texts = (_text(place, block) for place, block in _told(name, system))
     return "\n".join(text for text in texts if not text.startswith(_BILLING))
 
 
@@ -70,11 +71,11 @@ def _user(place: str, blocks: list[Block]) -> Iterator[Message]:
     """Results come before what the user says: they belong to the turn before."""
     texts: list[str] = []
     results: list[Message] = []
-    for at, block in enumerate(blocks):
+    for at, block in _told(place, blocks):
         if block.type == "tool_result":
-            results.append(_result(f"{place}[{at}]", block))
+            results.append(_result(at, block))
         else:
-            texts.append(_text(f"{place}[{at}]", block))
+            texts.append(_text(at, block))
     yield from results
     if texts or not results:
         yield Message(role="user", content="\n".join(texts))
@@ -84,16 +85,16 @@ def _assistant(place: str, blocks: list[Block]) -> Iterator[Message]:
     texts: list[str] = []
     calls: list[ToolCall] = []
     thoughts: list[str] = []
-    for at, block in enumerate(blocks):
+    for at, block in _told(place, blocks):
         match block:
             case Block(type="tool_use"):
-                calls.append(_call(f"{place}[{at}]", block))
+                calls.append(_call(at, block))
             case Block(type="thinking"):
                 thoughts.append(block.thinking or "")
             case Block(type="redacted_thinking"):
                 pass
             case _:
-                texts.append(_text(f"{place}[{at}]", block))
+                texts.append(_text(at, block))
     content = "\n".join(texts) if texts or not calls else None
     yield Message(role="assistant", content=content, tool_calls=tuple(calls), reasoning=joined(*thoughts))
 
@@ -131,7 +132,7 @@ def _result(place: str, block: Block) -> Message:
 def _content(place: str, content: str | list[Block] | None) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    return "\n".join(_text(f"{place}[{at}]", block) for at, block in enumerate(content))
+    return "\n".join(_text(at, block) for at, block in _told(place, content))
 
 
 def _text(place: str, block: Block) -> str:
@@ -144,8 +145,12 @@ def _text(place: str, block: Block) -> str:
             return joined(block.title, text) or ""
         case Block(type="search_result"):
             return joined(block.title, _content(f"{place}.content", block.content)) or ""
-        case Block(type="tool_reference", name=str(name)):
-            return name
+        case Block(type="tool_reference", tool_name=str(name)):
+            return f"{name} can be called now"
+        case Block(type="compaction", content=str(summary)):
+            return summary
+        case Block(type="tool_addition"):
+            raise Unsupported(f"`{place}.type` 'tool_addition' is not supported: give it in `tools`", param="tools")
         case Block(type=kind) if kind in _OTHER_MEDIA:
             raise Unsupported(
                 f"`{place}.source` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=f"{place}.source"
@@ -153,5 +158,32 @@ def _text(place: str, block: Block) -> str:
         case _:
             raise BadRequest(f"`{place}.type` cannot be {block.type[:40]!r} here", param=f"{place}.type")
 
+
+def _told(place: str, blocks: list[Block]) -> Iterator[tuple[str, Block]]:
+    """Those that say something, with their places."""
+    for at, block in enumerate(blocks):
+        if block.type not in _SILENT and not (block.type == "compaction" and block.content is None):
+            yield f"{place}[{at}]", block
+
+
+_SILENT = frozenset(
+    {
+        "advisor_tool_result",
+        "bash_code_execution_tool_result",
+        "code_execution_tool_result",
+        "container_upload",
+        "fallback",
+        "mcp_tool_listing",
+        "mcp_tool_result",
+        "mcp_tool_use",
+        "server_tool_use",
+        "text_editor_code_execution_tool_result",
+        "tool_removal",
+        "tool_search_tool_result",
+        "web_fetch_tool_result",
+        "web_search_tool_result",
+    }
+)
+"""What hosted tools of other servers left in a conversation."""
 
 _OTHER_MEDIA = {"image": "an image", "document": "a document that is not plain text", "audio": "audio"}

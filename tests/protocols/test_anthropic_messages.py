@@ -72,6 +72,22 @@ TURNS: dict[str, tuple[bytes, tuple[Message, ...]]] = {
          Message(role="tool", content="Error: ", tool_call_id="toolu_1"), Message(role="user", content="so"))),
     "a result of nothing": (said({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]}),
                             (Message(role="tool", content="", tool_call_id="t"),)),
+    "a tool that was looked for": (
+        said({"role": "user", "content": [result([{"type": "tool_reference", "tool_name": "WebFetch"}])]}),
+        (Message(role="tool", content="WebFetch can be called now", tool_call_id="toolu_1"),)),
+    "what another server's tools left": (
+        said(USER, {"role": "assistant", "content": [
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": [
+                {"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": "x"}]},
+            text("found")]}, USER),
+        (Message(role="user", content="hi"), Message(role="assistant", content="found"),
+         Message(role="user", content="hi"))),
+    "a summary of what was before": (
+        said({"role": "assistant", "content": [{"type": "compaction", "content": "so far"}]}, USER,
+             {"role": "assistant", "content": [{"type": "compaction", "content": None}, text("yes")]}, USER),
+        (Message(role="assistant", content="so far"), Message(role="user", content="hi"),
+         Message(role="assistant", content="yes"), Message(role="user", content="hi"))),
     "a document of text": (
         said({"role": "user", "content": [{"type": "document", "title": "T", "source": {
               "type": "text", "media_type": "text/plain", "data": "words"}}]}),
@@ -126,6 +142,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
                              "messages[0].content[0].content[0].source"),
     "a document that is a file": (said({"role": "user", "content": [{"type": "document", "source": {
                                   "type": "base64"}}]}), "messages[0].content[0].source"),
+    "a tool within a conversation": (said({"role": "system", "content": [
+        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}]}), "tools"),
     "a computer": (body(tools=[{"type": "computer_20250124", "name": "computer"}]), "tools[0].type"),
     "a tool of tomorrow": (body(tools=[{"type": "teleport_2030", "name": "x"}]), "tools[0].type"),
     "other servers": (body(mcp_servers=[{"type": "url"}]), "mcp_servers"),

@@ -62,6 +62,12 @@ test('it runs a command', () => {
   assert.equal(answer.result, 'The note says sesame-9431.')
 })
 
+test('it looks for a tool that it was not told of', () => {
+  const { result, num_turns } = one('claude, look for a tool')
+  assert.equal(result, 'There it is.')
+  assert.equal(num_turns, 2)
+})
+
 test('an unknown model', () => {
   const { status, said } = claude('--output-format', 'json', '--model', 'nothing', 'hi')
   assert.notEqual(status, 0)
