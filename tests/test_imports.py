@@ -70,7 +70,7 @@ PURE = [
     "control/rules.py", "control/hands.py", "control/loads.py", "control/ledger.py", "control/attention.py",
     "control/activations.py",
     "control/demand.py", "control/status.py",
-    "control/eviction.py", "control/residency.py", "control/rollback.py", "control/turns.py",
+    "control/eviction.py", "control/residency.py", "control/recurrence.py", "control/rollback.py", "control/turns.py",
     "control/speech.py", "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py",
     "engine/prefix_cache.py", "engine/lookup.py", "engine/drafting.py", "engine/speculation.py",
     "engine/sequence.py", "server/metrics.py", "server/cards.py", "server/submission.py", "server/dashboard.py",

@@ -117,7 +117,12 @@ def _shown(spec: ModelSpec, found: Ledger) -> str:
         ("process", size(found.base), "before any weights"),
         ("measured", "-" if found.measured is None else size(found.measured), _MEASURED[measured]),
         ("a step", size(found.activations), f"the largest one of {found.concurrency} rows"),
-        ("needed", size(found.need), _NEEDED[measured]),
+        *(
+            [("a state", show_bytes(found.state), f"of a row, however short; {found.concurrency} of them are needed")]
+            if found.state
+            else []
+        ),
+        ("needed", size(found.need), _NEEDED[measured] + (", and the states of its rows" if found.state else "")),
         ("a token", show_bytes(found.token), found.attention),
         ("a row", size(found.row), f"of {found.context} tokens; {found.concurrency} of them take {size(found.rows)}"),
         ("budget", size(found.budget), f"{size(found.kv_reserve)} of it are kept for rows, memory.kv_reserve"),

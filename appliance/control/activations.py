@@ -1,6 +1,6 @@
 """What a step needs beside weights, keys and values: an upper estimate from a model's config.json. PURE."""
 
-from appliance.control.attention import Config, number
+from appliance.control.recurrence import Config, number
 
 CPU_CHUNK, CHUNK = 1024, 2048
 """The most prompt tokens of one step: before its speed is measured on a CPU, ever elsewhere."""

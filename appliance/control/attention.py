@@ -6,14 +6,8 @@ The layers are those for which mlx-lm's classes make a cache (`make_cache` in ml
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-Config = Mapping[str, Any]
-
-
-def number(config: Config, *names: str) -> int:
-    """The first of these that is there; 0 for none."""
-    return next((value for name in names if isinstance(value := config.get(name), int)), 0)
+from appliance.control.recurrence import Config, Kept, kept, number
 
 
 class Layer(StrEnum):
@@ -29,16 +23,17 @@ class Layer(StrEnum):
 class RowCost:
     """`per_token` values are kept of every token, `per_window_token` more of the newest `window` tokens only.
 
-    `kind` says for people how the model attends. What a recurrent state holds is bounded and small, and not counted.
+    `kind` says for people how the model attends; `kept` is there of every row, however short.
     """
 
     kind: str
     per_token: int
     per_window_token: int = 0
     window: int = 0
+    kept: Kept = Kept()
 
     def values(self, tokens: int) -> int:
-        """How many numbers a row of so many tokens keeps."""
+        """How many numbers of keys and values a row of so many tokens keeps."""
         return self.per_token * tokens + self.per_window_token * min(tokens, self.window)
 
     @property
@@ -53,10 +48,12 @@ def row_cost(config: Config) -> RowCost:
     merged: Config = {**config, **text} if isinstance(text, dict) else config
     kinds = _layers(merged)
     full, windowed = kinds.count(Layer.FULL), kinds.count(Layer.WINDOW)
+    state = kept(merged).times(kinds.count(Layer.STATE))
     if merged.get("model_type") in _LATENT:
         latent = number(merged, "kv_lora_rank") + number(merged, "qk_rope_head_dim")
         index = number(merged, "index_head_dim") * 2 if merged["model_type"] in _INDEXED else 0
-        return RowCost(f"latent attention in {full} of {len(kinds)} layers", (latent + index) * full)
+        told = f"latent attention in {full} of {len(kinds)} layers"
+        return RowCost(told, (latent + index) * full, kept=state)
     wide, narrow = _keys_and_values(merged, Layer.FULL), _keys_and_values(merged, Layer.WINDOW)
     window = number(merged, "sliding_window")
     parts = {
@@ -65,7 +62,9 @@ def row_cost(config: Config) -> RowCost:
         "a recurrent state": kinds.count(Layer.STATE),
     }
     said = [f"{part} in {count} of {len(kinds)} layers" for part, count in parts.items() if count]
-    return RowCost(", ".join(said) or "no attention", wide * full, narrow * windowed, window if windowed else 0)
+    return RowCost(
+        ", ".join(said) or "no attention", wide * full, narrow * windowed, window if windowed else 0, state
+    )
 
 
 _LATENT = frozenset(

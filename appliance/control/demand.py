@@ -25,8 +25,8 @@ PREFIX_SHARE = 1 / 3
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a model's files are (None: not here yet) and the bytes its engine is expected to take when it is loaded,
-    beside them those of its largest step; `measured` is what it took when it was loaded last, `store` where others
-    are looked for that it needs beside it.
+    beside them those of its largest step and of what its rows keep however short they are; `measured` is what it took
+    when it was loaded last, `store` where others are looked for that it needs beside it.
     """
 
     path: Path | None

@@ -28,7 +28,7 @@ _MAX_HEADER = 100 * 1024**2
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes: the process without a model, its weights, what its largest step needs beside them; `width` of one of the
-    numbers that a row keeps.
+    numbers that a row keeps, of which it decodes `rows` together.
     """
 
     base: int
@@ -36,11 +36,22 @@ class Footprint:
     activations: int
     row: RowCost
     width: int
+    rows: int
 
     @property
     def loaded(self) -> int:
         """The process when its model is loaded and nothing runs."""
         return self.base + self.weights
+
+    @property
+    def state(self) -> int:
+        """What a row takes before its first token."""
+        return self.row.kept.bytes(self.width)
+
+    @property
+    def beside(self) -> int:
+        """What it takes when it works beyond what its rows are charged with by the token."""
+        return self.activations + self.state * self.rows
 
     @property
     def token(self) -> int:
@@ -53,7 +64,8 @@ def expect(directory: Path, dtype: DType, *, rows: int, cpu: bool) -> Footprint:
     config = _config(directory)
     width = _WIDTH[_kind(config, dtype, cpu=cpu)]
     activations = activation_bytes(config, width=width, rows=rows, cpu=cpu)
-    return Footprint(ENGINE_BASE_BYTES, measure(directory, dtype, cpu=cpu), activations, row_cost(config), width)
+    weights = measure(directory, dtype, cpu=cpu)
+    return Footprint(ENGINE_BASE_BYTES, weights, activations, row_cost(config), width, rows)
 
 
 def _kind(config: dict[str, Any], dtype: DType, *, cpu: bool) -> str:

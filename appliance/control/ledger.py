@@ -11,9 +11,9 @@ from appliance.control.footprint import Footprint
 class Ledger:
     """Bytes and tokens. `measured` is what the process took when it was loaded last, `need` what is planned for it.
 
-    `token` is what each token of a row costs, `row` what the longest row of `context` tokens does, `rows` as many of
-    them as run together; those are taken from what is left of `budget`. `room` is what models may take of it,
-    `spare` what the blank engine does.
+    `state` is what every row takes before its first token; `need` has that of all rows. `token` is what each token
+    of a row costs, `row` what the longest row of `context` tokens does, `rows` as many of them as run together; those
+    are taken from what is left of `budget`. `room` is what models may take of it, `spare` what the blank engine does.
     `refusal` says why it never fits, empty where it does.
     """
 
@@ -23,6 +23,7 @@ class Ledger:
     measured: int | None
     need: int
     attention: str
+    state: int
     token: int
     context: int
     concurrency: int
@@ -40,7 +41,7 @@ def ledger(
     name: str, footprint: Footprint, place: Place, policy: Policy, *, context: int, concurrency: int
 ) -> Ledger:
     """For a model alone in memory."""
-    row = footprint.row.values(context) * footprint.width
+    row = footprint.row.values(context) * footprint.width + footprint.state
     decision = plan(name, place.need, [], policy)
     return Ledger(
         base=footprint.base,
@@ -49,6 +50,7 @@ def ledger(
         measured=place.measured,
         need=place.need,
         attention=footprint.row.kind,
+        state=footprint.state,
         token=footprint.token,
         context=context,
         concurrency=concurrency,

@@ -73,7 +73,7 @@ class Machine:
         expected = footprint.expect(path, model.dtype, rows=model.concurrency, cpu=self.cpu)
         small = _draft(model.speculative.draft, store) if model.speculative else None
         beside = footprint.measure(small, model.dtype, cpu=self.cpu) if small else 0
-        return Place(path, expected.loaded + beside, expected.activations, store=store)
+        return Place(path, expected.loaded + beside, expected.beside, store=store)
 
 
 def _with_draft(spec: EngineSpec, store: Store, name: str) -> EngineSpec:

@@ -2,6 +2,7 @@
 
 import mlx.core as mx
 import pytest
+from mlx_lm.models.cache import ArraysCache
 from mlx_lm.utils import _get_classes
 
 from appliance.control.attention import row_cost
@@ -69,7 +70,49 @@ KINDS = FAMILIES | {
         "full_attn_idxs": [1],
         "conv_dim": 64,
     },
+    "mamba2, states": {
+        "model_type": "mamba2",
+        "num_heads": 4,
+        "head_dim": 16,
+        "state_size": 8,
+        "n_groups": 2,
+        "conv_kernel": 4,
+        "layer_norm_epsilon": 1e-5,
+        "use_bias": False,
+        "use_conv_bias": True,
+        "time_step_limit": [0.0, 100.0],
+        "time_step_rank": 4,
+    },
+    "jamba, states and attention": {
+        "model_type": "jamba",
+        "num_hidden_layers": 4,
+        "attn_layer_period": 4,
+        "attn_layer_offset": 2,
+        "expert_layer_period": 2,
+        "expert_layer_offset": 1,
+        "num_experts": 1,
+        "num_experts_per_tok": 1,
+        "mamba_d_conv": 4,
+        "mamba_d_state": 8,
+        "mamba_expand": 2,
+    },
 }
+STATES = [kind for kind in KINDS if "state" in kind or "convolutions" in kind]
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", STATES)
+def test_a_row_keeps_the_states_that_were_expected(kind, dtype):
+    # Experts compute in float32 only where there is no GPU.
+    config = COMMON | KINDS[kind] | {"mlp_only_layers": [0, 1, 2, 3]}
+    model_class, args_class = _get_classes(config)
+    model = model_class(args_class.from_dict(config))
+    model.set_dtype(dtype)
+    caches = kv.fresh(model)
+    mx.eval(model(mx.array([[0, 0]]), cache=caches))
+    mx.eval(model(mx.array([[0]]), cache=caches))
+    held = sum(cache.nbytes for cache in caches if isinstance(cache, ArraysCache))
+    assert row_cost(config).kept.bytes(dtype.size) == pytest.approx(held, rel=0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)
