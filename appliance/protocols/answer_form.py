@@ -89,10 +89,17 @@ FORMS: dict[str, Reader] = {
 """Rows for a protocol's table of fields."""
 
 
-def form(given: Mapping[str, Any]) -> Grammar | None:
-    """The one form asked for. Raises BadRequest if there are two."""
+EXTENSIONS = {name: reader for name, reader in FORMS.items() if name != "response_format"}
+"""For a protocol that has a name of its own for the rest."""
+
+
+def form(given: Mapping[str, Any], own: Grammar | None = None) -> Grammar | None:
+    """The one form asked for, of which `own` is what a protocol asks for by its own name. Raises BadRequest if there
+    are two.
+    """
     asked = [name for name in FORMS if name in given]
-    if len(asked) > 1:
-        raise BadRequest(f"`{asked[0]}` and `{asked[1]}` both ask for a form of the answer", param=asked[1])
-    grammar: Grammar | None = given[asked[0]] if asked else None
+    named = [own.param, *asked] if own is not None else asked
+    if len(named) > 1:
+        raise BadRequest(f"`{named[0]}` and `{named[1]}` both ask for a form of the answer", param=named[1])
+    grammar: Grammar | None = given[asked[0]] if asked else own
     return grammar

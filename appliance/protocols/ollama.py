@@ -97,6 +97,8 @@ _COMMON: dict[str, Reader] = {
     "top_logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
     "stream": flag,
     "keep_alive": keep_alive,
+    "truncate": flag,
+    "shift": ignored,
 }
 
 CHAT: dict[str, Reader] = {
@@ -182,6 +184,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...], **more: Any) -> Ge
         logprobs=logprobs(given),
         stream=given.get("stream", True),
         keep_alive=given.get("keep_alive"),
+        truncates=given.get("truncate", False),
         ignored=unknown,
         **more,
     )

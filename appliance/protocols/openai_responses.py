@@ -13,7 +13,7 @@ from appliance.protocols.adapter import Decoded
 from appliance.protocols.fields import Reader, check_depth, ignored, read_fields, refused, typed
 from appliance.protocols.openai_tools import chosen
 from appliance.protocols.responses_items import to_items, to_messages
-from appliance.protocols.responses_stream import Asked, Kept, ResponseStream
+from appliance.protocols.responses_stream import Asked, Kept, ResponseStream, response_of
 from appliance.protocols.responses_tools import Choice, ToolParam, Tools, choice, to_tools
 from appliance.protocols.sampling import (
     SAMPLING,
@@ -72,6 +72,7 @@ FIELDS: dict[str, Reader] = {
     "include": typed(list[str], "a list of strings"),
     "reasoning": typed(_Reasoning, "an object"),
     "text": typed(_Text, "an object", _text_config),
+    **answer_form.EXTENSIONS,
     "tools": typed(list[ToolParam], "a list of tools", to_tools),
     "tool_choice": typed(str | Choice, "'none', 'auto', 'required', a tool or allowed_tools"),
     "parallel_tool_calls": flag,
@@ -122,13 +123,12 @@ _ECHOED: dict[str, Any] = {
 
 def decode(body: bytes, recall: Recall) -> GenerateRequest:
     """What the body asks for. Raises BadRequest (400) naming the field, Unsupported for one we cannot honour."""
-    given, unknown = read_fields(body, FIELDS, ("model", "input"))
-    return _request(given, unknown, recall)
+    return _request(*_read(body, recall), recall)
 
 
 def read(body: bytes, recall: Recall) -> Decoded:
     """The request, and its answer's two forms."""
-    given, unknown = read_fields(body, FIELDS, ("model", "input"))
+    given, unknown = _read(body, recall)
     request = _request(given, unknown, recall)
     tools: Tools = given.get("tools", Tools())
     asked = Asked(
@@ -142,6 +142,27 @@ def read(body: bytes, recall: Recall) -> Decoded:
     )
     said = partial(ResponseStream, asked=asked)
     return Decoded(request, said, said, behind=given.get("background", False))
+
+
+def _read(body: bytes, recall: Recall) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields and the names of those we do not know; items that are referred to stand where they are meant."""
+    given, unknown = read_fields(body, FIELDS, ("model", "input"))
+    given["input"] = [_meant(f"input[{at}]", item, recall) for at, item in enumerate(given["input"])]
+    return given, unknown
+
+
+def _meant(place: str, item: dict[str, Any], recall: Recall) -> dict[str, Any]:
+    if item["type"] != "item_reference":
+        return item
+    id = item.get("id")
+    if not isinstance(id, str):
+        raise BadRequest(f"`{place}.id` is required", param=f"{place}.id")
+    kept = recall(response_of(id))
+    items = (*kept.response["output"], *kept.items) if kept is not None else ()
+    found: dict[str, Any] | None = next((each for each in items if each["id"] == id), None)
+    if found is None:
+        raise BadRequest(f"`{place}.id`: no item {id[:64]!r} is kept", param=f"{place}.id")
+    return found
 
 
 def _check_background(given: dict[str, Any]) -> None:
@@ -170,7 +191,7 @@ def _request(given: dict[str, Any], unknown: tuple[str, ...], recall: Recall) ->
         tools=chosen(tools.shown, choice(given.get("tool_choice"))),
         sampling=patch(given, max_tokens=given.get("max_output_tokens")),
         logprobs=given.get("top_logprobs", 0) if _LOGPROBS in given.get("include", ()) else None,
-        grammar=_grammar(given.get("text", _Text()).format),
+        grammar=answer_form.form(given, _grammar(given.get("text", _Text()).format)),
         template=template(given, reasoning_effort=reasoning.effort),
         parallel_calls=given.get("parallel_tool_calls", True),
         user=given.get("user"),

@@ -109,7 +109,22 @@ _TYPES: dict[str, Callable[[str, Item], Message]] = {
     "custom_tool_call_output": _output,
 }
 
-_SILENT = frozenset({"web_search_call", "image_generation_call", "tool_search_call", "tool_search_output"})
+_SILENT = frozenset(
+    {
+        "code_interpreter_call",
+        "file_search_call",
+        "image_generation_call",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "mcp_list_tools",
+        "program",
+        "program_output",
+        "tool_search_call",
+        "tool_search_output",
+        "web_search_call",
+    }
+)
 """What hosted tools of other servers left in a conversation."""
 
 

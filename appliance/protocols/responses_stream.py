@@ -23,6 +23,9 @@ from appliance.vocab.event import (
 )
 from appliance.vocab.request import Message, ToolCall
 
+SUFFIX = 32
+"""Characters behind `resp_`: an item's id begins with those of its response."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -301,6 +304,11 @@ class ResponseStream:
 
 
 _PREFIX = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+
+
+def response_of(item: str) -> str:
+    """The id of the response that an item of this id is of: it follows from how items are named."""
+    return f"resp_{item.partition('_')[2][:SUFFIX]}"
 
 
 def free_text(arguments: str) -> str:

@@ -178,6 +178,8 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no thinking": ({"thinking": {"type": "disabled"}}, {"template": {"enable_thinking": False}}),
     "a form": ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
                {"grammar": Grammar("json_schema", '{"type": "object"}', "output_config.format.schema")}),
+    "a form under vLLM's name": ({"guided_choice": ["a", "b"]},
+                                 {"grammar": Grammar("choice", '["a", "b"]', "guided_choice"), "ignored": ()}),
     "a forced tool": ({"tools": [TOOL], "tool_choice": {"type": "any"}}, {"tools": (
                       Tool(name="f", description="d", parameters={"type": "object"}, forced=True),)}),
     "an effort": ({"output_config": {"effort": "low"}}, {"template": {"reasoning_effort": "low"}}),

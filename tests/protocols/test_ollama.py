@@ -71,6 +71,7 @@ CHATS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a turn to continue": ({"messages": [HI, {"role": "assistant", "content": "It is"}]}, {"continue_final": True}),
     "nothing loads the model": ({"messages": []}, {"sampling": SamplingPatch(max_tokens=0)}),
     "unknown fields": ({"flavour": 1}, {"ignored": ("flavour",)}),
+    "a chat that may be cut": ({"truncate": True, "shift": False}, {"truncates": True, "ignored": ()}),
     "a model to be kept": ({"keep_alive": "5m"}, {"keep_alive": 300.0, "ignored": ()}),
     "a model to be unloaded": ({"messages": [], "keep_alive": 0}, {"keep_alive": 0.0}),
 }  # fmt: skip

@@ -112,6 +112,9 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "an unknown choice": (body(tools=[FUNCTION], tool_choice={"type": "web_search"}), "tool_choice", "must be"),
     "a choice of nothing": (body(tools=[FUNCTION], tool_choice={"type": "function", "name": "g"}), "tool_choice",
                             "'g'"),
+    "an item nobody keeps": (item(type="item_reference", id="msg_1"), "input[0].id", "no item 'msg_1'"),
+    "a reference to nothing": (item(type="item_reference"), "input[0].id", "required"),
+    "two forms": (body(guided_regex="a", text={"format": {"type": "json_object"}}), "guided_regex", "both"),
     "truncation unknown": (body(truncation="some"), "truncation", "'auto'"),
 }  # fmt: skip
 
@@ -129,7 +132,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         "input[0].content[0].image_url",
     ),
     "a file": (item(role="user", content=[{"type": "input_file"}]), "input[0].content[0]"),
-    "an unknown item": (item(type="item_reference", id="x"), "input[0].type"),
+    "an unknown item": (item(type="compaction", encrypted_content="x"), "input[0].type"),
     "a hosted tool": (body(tools=[{"type": "file_search", "vector_store_ids": []}]), "tools"),
     "a shell": (body(tools=[{"type": "local_shell"}]), "tools"),
     "a conversation": (body(conversation="conv_1"), "conversation"),
@@ -167,6 +170,8 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one call at most": ({"parallel_tool_calls": False}, {"parallel_calls": False}),
     "a form": ({"text": {"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}}},
                {"grammar": Grammar("json_schema", '{"type": "object"}', "text.format.schema")}),
+    "a form under vLLM's name": ({"structured_outputs": {"regex": "a+"}},
+                                 {"grammar": Grammar("regex", "a+", "structured_outputs.regex"), "ignored": ()}),
     "any object": ({"text": {"format": {"type": "json_object"}}},
                    {"grammar": Grammar("json_object", "", "text.format")}),
     "an effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"template": {"reasoning_effort": "low"}}),

@@ -74,6 +74,17 @@ def test_an_agents_turn_with_a_tool(up: Up) -> None:
     assert kept.usage.input_tokens == resent.usage.input_tokens
 
 
+def test_items_that_are_kept_need_not_be_sent_again(up: Up) -> None:
+    first = ask(up, model="agent", input="weather in Zürich?", tools=[WEATHER])
+    asked = up.client().responses.input_items.list(first.id).data[0]
+    refers: Any = [{"type": "item_reference", "id": each.id} for each in (asked, *first.output)]
+    result = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "it is sunny"}
+    sent = [{"role": "user", "content": "weather in Zürich?"}, *first.output, result]
+    short, long = (ask(up, model="agent", input=turns, tools=[WEATHER]) for turns in ([*refers, result], sent))
+    assert short.output_text == long.output_text == "Take a hat."
+    assert short.usage.input_tokens == long.usage.input_tokens
+
+
 def test_instructions_are_not_inherited(up: Up) -> None:
     first = ask(up, instructions="be very brief indeed")
     second = ask(up, previous_response_id=first.id)

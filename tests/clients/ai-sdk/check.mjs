@@ -1,4 +1,5 @@
-// Vercel's AI SDK with its openai-compatible provider.
+// Vercel's AI SDK with its openai-compatible provider, and with OpenAI's over responses.
+import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { APICallError, generateText, stepCountIs, streamText, tool } from 'ai'
 import assert from 'node:assert/strict'
@@ -50,4 +51,19 @@ test('an unknown model', async () => {
   const errors = []
   await streamText({ ...asked('hi', 'nothing'), onError: ({ error }) => errors.push(error) }).consumeStream()
   assert.ok(errors.length > 0 && errors.every(wrong))
+})
+
+test('responses: tools are called, and what is kept is only referred to', async () => {
+  const openai = createOpenAI({ baseURL: options.baseURL, apiKey: 'any' })
+  for (const model of ['demo', 'thinker']) {
+    const body = { model: openai(model), prompt: 'weather in Zürich?', tools: { weather }, stopWhen: stepCountIs(3), maxRetries: 0 }
+    const whole = await generateText(body)
+    assert.equal(whole.text, 'Take a hat.')
+    assert.equal(whole.steps.length, 2)
+    const stream = streamText({ ...body, onError: raise })
+    assert.equal(await stream.text, 'Take a hat.')
+  }
+  const { text, usage } = await generateText({ model: openai('thinker'), prompt: 'ponder', maxRetries: 0 })
+  assert.equal(text, 'yes')
+  assert.ok(usage.outputTokenDetails.reasoningTokens > 0)
 })
