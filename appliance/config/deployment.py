@@ -89,9 +89,10 @@ class EngineOptions:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Requests that wait for memory; times in seconds."""
+    """Requests that wait, for memory or a row: how many, and the bytes of their bodies; times in seconds."""
 
     max: int = 256
+    max_bytes: int = 512 << 20
     max_wait: float = 300.0
     min_resident: float = 20.0
     starve_after: float = 30.0

@@ -163,6 +163,7 @@ def _memory(deployment: Deployment) -> Rows:
     yield ("max_loaded",), memory.max_loaded
     yield ("exclusive",), Setting(memory.exclusive, lambda groups: [sorted(group) for group in groups])
     yield ("queue", "max"), memory.queue.max
+    yield ("queue", "max_bytes"), Setting(memory.queue.max_bytes, show_size)
     for name in ("max_wait", "min_resident", "starve_after"):
         yield ("queue", name), _seconds(getattr(memory.queue, name))
 

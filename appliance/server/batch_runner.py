@@ -188,7 +188,7 @@ class BatchRunner:
         ):
             caller = Caller(request, batch.endpoint, key, passage, urgent=False)
             run = await begin(caller, self.context, ADAPTERS[batch.endpoint], body, time.perf_counter())
-            tally.model = run.model
+            tally.model = run.counted_as
             if run.asked.stream:
                 raise BadRequest("`stream` must be false: the answer is a line of a file", param="stream")
             with log.bound(request=request, model=run.model):

@@ -106,6 +106,8 @@ class Context:
     behind: Behind = field(default_factory=Behind)
     arriving: collections.Counter[str | None] = field(default_factory=collections.Counter)
     """Requests by key that are not in flight yet: their bodies are being read."""
+    arriving_bytes: collections.Counter[str | None] = field(default_factory=collections.Counter)
+    """What those bodies may hold."""
     begun: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     """When the latest generations left the queue, by the monotonic clock."""
     reused: deque[Reused] = field(default_factory=lambda: deque(maxlen=KEPT))

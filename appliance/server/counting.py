@@ -20,6 +20,7 @@ from appliance.server.caller import caller_of
 from appliance.server.context import Context
 from appliance.server.crowds import in_line
 from appliance.server.edge import json_response
+from appliance.server.names import counted_as
 from appliance.server.routing import route_of
 from appliance.server.submission import chat_prompt
 from appliance.server.tally import tallied
@@ -101,12 +102,12 @@ async def answer(request: Request, context: Context, endpoint: str, question: Qu
     with tallied(context, endpoint) as tally:
         if context.draining:
             raise Unavailable("the server is shutting down", retry_after=5)
-        with in_line(context, request.ctx.key):
+        with in_line(context, request.ctx.key, request.headers.getone("content-length", None)):
             body = await read_body(request, context.running.deployment.server)
         deployment = context.running.deployment
         asked = question.decode(body, context)
         target = route_of(caller_of(request), context, deployment, asked).target
-        tally.model = target.model.name
+        tally.model = counted_as(context, deployment, target.model)
         decided = decide(deployment, target, asked, seed=0)
         prompt = asked.prompts[0] if asked.prompts else chat_prompt(target.model, asked, decided)
         counted, room = await count(context, target.model, prompt, detail=question.detail)

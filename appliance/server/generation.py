@@ -39,13 +39,13 @@ async def serve(request: Request, context: Context, endpoint: str, adapter: Adap
                 request.ctx.heard.ended(tally.status, response)
                 return response
         finally:
-            tally.model = run.model
+            tally.model = run.counted_as
 
 
 async def _arrived(request: Request, context: Context, adapter: Adapter, started: float) -> Run:
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
-    with in_line(context, request.ctx.key):
+    with in_line(context, request.ctx.key, request.headers.getone("content-length", None)):
         body = request.ctx.heard.asked = await read_body(request, context.running.deployment.server)
         return await begin(caller_of(request), context, adapter, body, started)
 

@@ -30,6 +30,8 @@ class Entry:
     rank: int = 0
     rows: int = 1
     """How many rows its answers take."""
+    size: int = 0
+    """Bytes of its body."""
     leaves: bool = False
     """It was told to end."""
 

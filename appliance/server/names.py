@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from appliance.config.access import Key
-from appliance.config.deployment import Deployment
+from appliance.config.deployment import Deployment, ModelSpec
 from appliance.config.peered import is_peer, split
 from appliance.config.sampling import find, listed
 from appliance.control.keys import check, permits
@@ -29,6 +29,25 @@ def check_shown(deployment: Deployment, key: Key | None, name: str) -> None:
     check(key, name)
     if name not in deployment.routing.virtual and _kept_in(deployment, key, name):
         raise EgressDenied(f"`{name}` is elsewhere, where this key's requests may not go", param="model")
+
+
+def counted_as(context: Context, deployment: Deployment, model: ModelSpec) -> str:
+    """What metrics call a model. Clients choose what they ask peers for, so of those that neither the file nor the
+    peer names there is one.
+    """
+    elsewhere = split(deployment, model.name) if is_peer(model) else None
+    if elsewhere is None or elsewhere[1] in context.traffic.peers.models(elsewhere[0]):
+        return model.name
+    return model.name if model.name in _written(deployment) else f"{elsewhere[0].name}/other"
+
+
+def _written(deployment: Deployment) -> Iterator[str]:
+    """The models that aliases, rules and fallbacks lead to; and what rules and fallbacks call them."""
+    yield from (alias.model for alias in deployment.aliases.values())
+    yield from (goal.to for rule in deployment.routing.rules for goal in rule.use)
+    for name, fallback in deployment.routing.fallback.items():
+        yield name
+        yield from fallback.to
 
 
 def _kept_in(deployment: Deployment, key: Key | None, name: str) -> bool:

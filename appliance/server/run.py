@@ -31,6 +31,7 @@ from appliance.server.context import Context
 from appliance.server.counting import texts_of
 from appliance.server.decisions import Decision
 from appliance.server.in_flight import Entry
+from appliance.server.names import counted_as
 from appliance.server.reused import Reused
 from appliance.server.routing import route_of
 from appliance.server.submission import submission
@@ -74,6 +75,11 @@ class Run:
     def model(self) -> str:
         return self.target.model.name
 
+    @property
+    def counted_as(self) -> str:
+        """What metrics call it."""
+        return counted_as(self.context, self.deployment, self.target.model)
+
 
 async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes, started: float) -> Run:
     """Decode, route and decide. Raises ApplianceError."""
@@ -98,6 +104,7 @@ async def begin(caller: Caller, context: Context, adapter: Adapter, body: bytes,
         key=caller.key_name,
         urgent=caller.urgent,
         rank=priority(caller.key, 0),
+        size=len(body),
         rows=max(1, len(asked.prompts)) * asked.n,
     )
     return Run(
@@ -329,14 +336,14 @@ def _warn(run: Run, warnings: tuple[tuple[str, int], ...]) -> None:
     log.get().warning("generation.call_is_text", model=run.model, reasons=dict(warnings))
     for reason, times in warnings:
         # Names are the model's own invention: no label for each.
-        run.context.counted.no_calls.add(run.model, reason.partition(" '")[0], by=times)
+        run.context.counted.no_calls.add(run.counted_as, reason.partition(" '")[0], by=times)
 
 
 def _count(run: Run, index: int, event: Event) -> None:
     counted, passage = run.context.counted, run.caller.passage
     if run.first_token is None and not isinstance(event, Started):
         run.first_token = time.perf_counter() - run.started
-        counted.first_token.observe(run.model, value=run.first_token)
+        counted.first_token.observe(run.counted_as, value=run.first_token)
     match event:
         case Started(prompt_tokens, cached_tokens):
             if run.begun is None and not is_peer(run.target.model):
@@ -356,14 +363,14 @@ def _count(run: Run, index: int, event: Event) -> None:
             if index % run.asked.n == 0:
                 passage.read(index, usage.prompt_tokens, usage.cached_tokens)
             passage.finished(index, usage.completion_tokens)
-            counted.generated.add(run.model, by=usage.completion_tokens)
-            counted.prompt.add(run.model, by=usage.prompt_tokens)
-            counted.cached.add(run.model, by=usage.cached_tokens)
+            counted.generated.add(run.counted_as, by=usage.completion_tokens)
+            counted.prompt.add(run.counted_as, by=usage.prompt_tokens)
+            counted.cached.add(run.counted_as, by=usage.cached_tokens)
             if not run.asked.prompts and not is_peer(run.target.model):
                 run.context.traffic.scales.read(run.target.model.family.name, run.route.about, usage.prompt_tokens)
             if usage.guessed:
-                counted.guessed.add(run.model, "right", by=usage.right)
-                counted.guessed.add(run.model, "wrong", by=usage.guessed - usage.right)
-            counted.seconds.observe(run.model, value=time.perf_counter() - run.started)
+                counted.guessed.add(run.counted_as, "right", by=usage.right)
+                counted.guessed.add(run.counted_as, "wrong", by=usage.guessed - usage.right)
+            counted.seconds.observe(run.counted_as, value=time.perf_counter() - run.started)
         case _:
             passage.wrote(index)

@@ -1,18 +1,20 @@
 """A queue that is full: who is refused, who makes way, and that no body is read before that is decided."""
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
-from appliance.server.crowds import makes_way
+from appliance.server.crowds import Measure, Newcomer, makes_way, room
 from appliance.server.in_flight import Entry
-from tests.server.up import PATIENCE, Up, chat, deployment, raw_post
+from tests.server.up import PATIENCE, Up, chat, deployment, raw_post, read_response
 
 LOW, NORMAL, HIGH = -2000, 0, 2000
 
@@ -45,8 +47,55 @@ PLACES = {
 def test_a_full_queue_is_shared(
     waiting: list[Entry], arriving: dict[str | None, int], key: str | None, rank: int, leaves: str | None
 ) -> None:
-    found = makes_way(waiting, arriving, key, rank)
+    found = makes_way(waiting, Newcomer(key, rank), Measure(0, arriving=arriving))
     assert (found and found.id) == leaves
+
+
+def heavy(key: str, *sizes: int, rank: int = NORMAL) -> list[Entry]:
+    return [replace(entry(f"{key}{n}", key, rank), size=size) for n, size in enumerate(sizes)]
+
+
+BYTES = {
+    "there is room": (heavy("a", 40, 40), {}, Newcomer("a", NORMAL, 20), []),
+    "there is none": (heavy("a", 40, 40), {}, Newcomer("a", NORMAL, 21), None),
+    "one that is too large waits alone": ([], {}, Newcomer("a", NORMAL, 500), []),
+    "and not beside another": (heavy("b", 1), {}, Newcomer("a", NORMAL, 500), None),
+    "those that arrive hold some": (heavy("a", 40), {"b": 50}, Newcomer("a", NORMAL, 20), None),
+    "who holds most makes way": (heavy("a", 10) + heavy("b", 40, 40), {}, Newcomer("a", NORMAL, 30), ["b1"]),
+    "not for one who would hold as much": (heavy("b", 40, 40), {}, Newcomer("a", NORMAL, 50), None),
+    "several lower ones make way": (
+        heavy("low", 30, 30, 30, rank=LOW),
+        {},
+        Newcomer("a", NORMAL, 60),
+        ["low2", "low1"],
+    ),
+    "nobody does where it is not enough": (heavy("low", 30, rank=LOW), {"b": 60}, Newcomer("a", NORMAL, 50), None),
+}
+
+
+@pytest.mark.parametrize(("waiting", "arriving", "who", "leave"), BYTES.values(), ids=BYTES)
+def test_bodies_that_wait_hold_only_so_much(
+    waiting: list[Entry], arriving: dict[str | None, int], who: Newcomer, leave: list[str] | None
+) -> None:
+    found = room(waiting, who, Measure(100, lambda each: each.size, arriving))
+    assert (found if found is None else [each.id for each in found]) == leave
+
+
+def test_a_body_that_would_be_too_much_with_the_others_is_refused_before_it_comes(tmp_path: Path) -> None:
+    file = deployment(tmp_path, more="memory: {queue: {max_bytes: 1MiB}}\n")
+    (tmp_path / "never.yaml").write_text("text: at last\nload_ms: 60000\n")
+    with Up.start(file) as up, up.connection() as first, up.connection() as second, up.connection() as third:
+        up.wait_for("ready")
+        body = json.dumps(chat("never", "x" * 900_000)).encode()
+        first.sendall(raw_post(body))
+        up.until('appliance_model_waiting{model="never"}', 1)
+        second.sendall(raw_post(b"", length=len(body)))
+        status, headers, answer = read_response(second)
+        assert (status, b"memory.queue.max_bytes" in answer) == (429, True)
+        assert 1 <= int(headers["retry-after"]) <= 120
+        third.sendall(raw_post(b"0", "transfer-encoding: chunked").replace(b"content-length: 1\r\n", b""))
+        assert read_response(third)[0] == 429, "nobody knows how long it will be"
+        assert up.post(chat("demo")).status_code == 200
 
 
 KEYS = """

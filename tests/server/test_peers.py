@@ -231,6 +231,16 @@ def test_what_an_alias_lays_over_a_peers_model_is_told_to_it(up: Up, peer: FakeP
     assert (peer.asked[-1]["model"], peer.asked[-1]["max_tokens"]) == ("fine", 7)
 
 
+def test_names_that_clients_make_up_are_not_counted_one_by_one(up: Up) -> None:
+    for number in range(20):
+        assert up.post(chat(f"far/made-up-{number}")).status_code == 200
+    assert up.post(chat("far/fine")).status_code == 200
+    metrics = up.get("/metrics").text
+    assert "made-up" not in metrics
+    assert up.metric('appliance_requests_total{endpoint="/v1/chat/completions",model="far/other",status="200"}') >= 20
+    assert up.metric('appliance_requests_total{endpoint="/v1/chat/completions",model="far/fine",status="200"}') >= 1
+
+
 def test_what_is_not_well_is_known(up: Up) -> None:
     up.until('appliance_peer_up{peer="dead"}', 0)
     assert up.metric('appliance_peer_up{peer="far"}') in (0, 1)
