@@ -263,12 +263,14 @@ class Scheduler:
             return False
         for leader in self._running:
             if (
-                leader.decodes
+                (leader.decodes and not leader.taking)
                 or leader.namespace not in (sequence.namespace, PINNED)
                 or leader.id in sequence.leaders
             ):
                 continue
             shared = min(common_prefix(leader.known, sequence.known), sequence.prefill_end, leader.prefill_end)
+            if leader.decodes:  # what it computed is there once the step that computes it has landed
+                shared = max((length for length in leader.taking if length <= shared), default=0)
             if shared >= cached + SHARE_TOKENS:
                 sequence.leaders.add(leader.id)
                 sequence.awaits = (leader, shared)

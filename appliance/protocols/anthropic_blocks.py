@@ -59,12 +59,18 @@ def to_messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
     return tidy(messages)
 
 
-def to_system(name: str, system: str | list[Block]) -> str:
-    """The system text. Raises BadRequest, Unsupported."""
+def to_system(name: str, system: str | list[Block]) -> Message:
+    """The system message, with the ends of blocks that are marked. Raises BadRequest, Unsupported."""
     if isinstance(system, str):
-        return system
-    texts = (_text(place, block) for place, block in _told(name, system))
-    return "\n".join(text for text in texts if not text.startswith(_BILLING))
+        return Message(role="system", content=system)
+    content, parts = "", list[int]()
+    for place, block in _told(name, system):
+        text = _text(place, block)
+        if not text.startswith(_BILLING):
+            content += f"\n{text}" if content else text
+        if block.cache_control and content:
+            parts.append(len(content))
+    return Message(role="system", content=content, parts=tuple(parts))
 
 
 def _user(place: str, blocks: list[Block]) -> Iterator[Message]:
@@ -100,8 +106,8 @@ def _assistant(place: str, blocks: list[Block]) -> Iterator[Message]:
 
 
 def _system(place: str, blocks: list[Block]) -> Iterator[Message]:
-    if text := to_system(place, blocks):
-        yield Message(role="system", content=text)
+    if (message := to_system(place, blocks)).content:
+        yield message
 
 
 _ROLES: dict[str, Callable[[str, list[Block]], Iterator[Message]]] = {

@@ -69,9 +69,9 @@ FIELDS: dict[str, Reader] = {
     "thinking": typed(_Thinking, "an object with a type"),
     "output_config": typed(_OutputConfig, "an object", _format),
     "stream": flag,
+    "cache_control": typed(dict[str, Any], "an object"),
     # asking for these changes no answer of ours
     "betas": ignored,
-    "cache_control": ignored,
     "container": ignored,
     "context_management": ignored,
     "diagnostics": ignored,
@@ -122,9 +122,13 @@ def read(body: bytes) -> Decoded:
 
 def _messages(given: dict[str, Any]) -> tuple[Message, ...]:
     messages: tuple[Message, ...] = given["messages"]
-    if not (system := given.get("system")):
+    if given.get("cache_control"):  # of all that is there: what comes next begins behind it
+        *before, last = messages
+        messages = (*before, msgspec.structs.replace(last, mark=True))
+    system: Message | None = given.get("system")
+    if system is None or not system.content:
         return messages
-    return tidy((Message(role="system", content=system), *messages))
+    return tidy((system, *messages))
 
 
 def _grammar(config: _OutputConfig | None) -> Grammar | None:

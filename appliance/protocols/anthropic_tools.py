@@ -34,6 +34,7 @@ class ToolParam(msgspec.Struct):
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     strict: bool | None = None
+    cache_control: Any = None
 
 
 class Choice(msgspec.Struct):
@@ -88,6 +89,7 @@ def _tool(place: str, tool: ToolParam, seen: set[str]) -> Tool:
         description=tool.description or "",
         parameters=checked_schema(f"{place}.input_schema", tool.input_schema),
         strict=bool(tool.strict),
+        mark=bool(tool.cache_control),
     )
 
 

@@ -14,7 +14,8 @@ def tidy(messages: Iterable[Message]) -> tuple[Message, ...]:
     out: list[Message] = []
     for message in messages:
         if message.role == "system" and out and out[-1].role != "system":
-            message = Message(role="user", content=f"<system>\n{message.content}\n</system>", mark=message.mark)
+            marked = message.mark or bool(message.parts)
+            message = Message(role="user", content=f"<system>\n{message.content}\n</system>", mark=marked)
         if out and out[-1].role == message.role != "tool":
             out[-1] = _both(out[-1], message)
         else:
@@ -29,10 +30,12 @@ def joined(*texts: str | None) -> str | None:
 
 
 def _both(first: Message, second: Message) -> Message:
+    before = 0 if first.content is None else len(first.content) + 1
     return msgspec.structs.replace(
         first,
         content=joined(first.content, second.content),
         reasoning=joined(first.reasoning, second.reasoning),
         tool_calls=first.tool_calls + second.tool_calls,
         mark=second.mark,
+        parts=(*first.parts, *(before + part for part in second.parts)),
     )

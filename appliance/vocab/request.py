@@ -18,7 +18,9 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn; parts are already joined to one text. A `mark` says that conversations may part behind it."""
+    """One turn; its parts are joined to one text. A `mark` says that conversations may part behind it; `parts` are
+    lengths of its content behind which they may.
+    """
 
     role: Role
     content: str | None = None
@@ -27,11 +29,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_call_id: str | None = None
     reasoning: str | None = None
     mark: bool = False
+    parts: tuple[int, ...] = ()
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A function the model may call; `parameters` is a JSON schema. Where some of a request's tools are `forced`,
-    the answer must be a call of one of those.
+    the answer must be a call of one of those. A `mark` says that lists of tools may part behind it.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Any] = {}
     strict: bool = False
     forced: bool = False
+    mark: bool = False
 
 
 class TextPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="text"):

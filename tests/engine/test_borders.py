@@ -11,7 +11,7 @@ from appliance.engine.borders import borders, opening
 from appliance.engine.fake.tokenizer import FakeTokenizer
 from appliance.errors import TemplateFailed
 from appliance.vocab.event import Started
-from appliance.vocab.request import Message
+from appliance.vocab.request import Message, Tool
 from appliance.vocab.spec import ChatPrompt
 from appliance.wire import frames
 from tests.engine.harness import SETTINGS, Engine, running_engine, submission, write_script
@@ -45,7 +45,9 @@ TOKENIZER = FakeTokenizer(1, None, ())
             id="and after a marked turn",
         ),
         pytest.param(
-            chat(user("one", mark=True), said("yes"), user("two", mark=True)), [chat(user("one"))], id="not the last"
+            chat(user("one", mark=True), said("yes"), user("two", mark=True)),
+            [chat(user("one")), chat(user("one"), said("yes"), user("two"))],
+            id="and after the last",
         ),
     ],
 )
@@ -57,6 +59,65 @@ def test_a_border_is_where_another_turn_would_begin_to_differ(prompt: ChatPrompt
         others = [TOKENIZER.render(chat(*part.messages, turn)) for turn in (user("x"), said("y"))]
         assert any(other[:length] == tokens[:length] for other in others)
         assert length >= sum(len(message.content or "") for message in part.messages)
+
+
+RULES = "You are an agent with a long list of rules to follow. "
+TOOLS = tuple(Tool(name=name, description="does what has to be done with it") for name in ("one", "two", "three"))
+
+
+def marked(*places: int) -> tuple[Tool, ...]:
+    return tuple(msgspec.structs.replace(tool, mark=place in places) for place, tool in enumerate(TOOLS))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "like", "least"),
+    [
+        pytest.param(
+            chat(Message(role="system", content=f"{RULES}\nToday is Monday.", parts=(len(RULES),)), user("hello")),
+            chat(Message(role="system", content=f"{RULES}\nToday is Sunday, all day."), user("good day")),
+            len(RULES),
+            id="a block of the system prompt",
+        ),
+        pytest.param(
+            msgspec.structs.replace(chat(user("hello")), tools=marked(0)),
+            msgspec.structs.replace(chat(user("hello")), tools=(TOOLS[0], TOOLS[2])),
+            len("one does what has to be done with it"),
+            id="a tool",
+        ),
+        pytest.param(
+            msgspec.structs.replace(chat(user("hello")), tools=marked(2)),
+            msgspec.structs.replace(chat(user("good day")), tools=(*TOOLS, Tool(name="four"))),
+            3 * len("one does what has to be done with it"),
+            id="the last tool",
+        ),
+        pytest.param(
+            chat(user("a long document, read often", mark=True)),
+            chat(user("a long document, read often"), user("and a question")),
+            len("a long document, read often"),
+            id="the last message",
+        ),
+    ],
+)
+def test_a_mark_is_a_border_that_conversations_which_part_there_have_in_common(
+    prompt: ChatPrompt, like: ChatPrompt, least: int
+) -> None:
+    tokens, other = TOKENIZER.render(prompt), TOKENIZER.render(like)
+    assert any(
+        length >= least and other[:length] == tokens[:length] for length in borders(prompt, tokens, TOKENIZER.render)
+    )
+
+
+def test_no_more_marks_than_a_few_cost_a_rendering() -> None:
+    seen: list[ChatPrompt] = []
+
+    def render(asked: ChatPrompt) -> list[int]:
+        seen.append(asked)
+        return TOKENIZER.render(asked)
+
+    prompt = chat(*(turn for n in range(50) for turn in (user(f"{n}", mark=True), said("yes"))), user("two"))
+    found = borders(prompt, TOKENIZER.render(prompt), render)
+    assert len(found) == len(seen) == 8
+    assert found[-1] > len(TOKENIZER.render(chat(*prompt.messages[:-3])))
 
 
 def test_what_a_template_refuses_to_stand_alone_has_no_border() -> None:
@@ -111,6 +172,28 @@ def test_a_mark_is_where_exact_lengths_can_be_taken_up_again(tmp_path: Path, mar
         cached(engine, 1, chat(*history, user("one")))
         found = cached(engine, 2, chat(*history, user("two")))
     assert (found >= len(history[0].content or "")) == marked
+
+
+MARKS = {
+    "a block of the system prompt": lambda turn, marked: chat(
+        Message(role="system", content=f"{RULES}\n{turn}", parts=(len(RULES),) if marked else ()), user("hello")
+    ),
+    "a tool": lambda turn, on: msgspec.structs.replace(
+        chat(user("hello")), tools=(*(marked(1) if on else TOOLS)[:2], Tool(name=turn))
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MARKS)
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "not marked"])
+def test_what_stands_before_a_mark_within_the_prompts_head_is_taken_up_again(
+    tmp_path: Path, kind: str, marked: bool
+) -> None:
+    with running_engine() as engine:
+        start(engine, tmp_path, trim=False)
+        cached(engine, 1, MARKS[kind]("monday", marked))
+        found = cached(engine, 2, MARKS[kind]("sunday", marked))
+    assert (found >= len(RULES)) == marked
 
 
 @pytest.mark.parametrize("trim", [True, False], ids=["trimmable", "exact lengths only"])

@@ -29,6 +29,7 @@ def text(words: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": words, **more}
 
 
+MARKED = Tool(name="f", description="d", parameters={"type": "object"}, mark=True)
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": "é"}}
 CALLED = ToolCall(id="toolu_1", name="f", arguments='{"a":"é"}')
 USED = Message(role="user", content="use f")
@@ -162,7 +163,7 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                  {"sampling": SamplingPatch(max_tokens=9, temperature=0.5, top_p=0.9, top_k=40, stop=("END",))}),
     "extensions": ({"min_p": 0.1, "chat_template_kwargs": {"x": 1}},
                    {"sampling": SamplingPatch(max_tokens=9, min_p=0.1), "template": {"x": 1}}),
-    "a tool": ({"tools": [TOOL]}, {"tools": (Tool(name="f", description="d", parameters={"type": "object"}),)}),
+    "a tool": ({"tools": [TOOL]}, {"tools": (MARKED,)}),
     "a typed tool": ({"tools": [{"type": "custom", "name": "f", "input_schema": {}}]}, {"tools": (Tool(name="f"),)}),
     "no choice of tools": ({"tools": [TOOL], "tool_choice": {"type": "none"}}, {"tools": ()}),
     "one call at most": ({"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
@@ -181,7 +182,7 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a form under vLLM's name": ({"guided_choice": ["a", "b"]},
                                  {"grammar": Grammar("choice", '["a", "b"]', "guided_choice"), "ignored": ()}),
     "a forced tool": ({"tools": [TOOL], "tool_choice": {"type": "any"}}, {"tools": (
-                      Tool(name="f", description="d", parameters={"type": "object"}, forced=True),)}),
+                      Tool(name="f", description="d", parameters={"type": "object"}, forced=True, mark=True),)}),
     "an effort": ({"output_config": {"effort": "low"}}, {"template": {"reasoning_effort": "low"}}),
     "what agents send along": (
         {"metadata": {"user_id": "u"}, "context_management": {}, "service_tier": "auto", "betas": ["x"]},
@@ -322,4 +323,27 @@ def test_a_cache_control_marks_the_turn_behind_which_conversations_may_part(turn
         for role, text, mark in turns
     ]
     asked = decode(json.dumps({"model": "m", "max_tokens": 5, "messages": messages}).encode())
+    assert [message.mark for message in asked.messages] == marks
+
+
+CACHED = {"cache_control": {"type": "ephemeral"}}
+
+
+@pytest.mark.parametrize(
+    ("more", "parts", "marks"),
+    [
+        pytest.param({"system": [text("ab", **CACHED), text("c")]}, (2,), [False, False], id="a block of the system"),
+        pytest.param({"system": [text("ab"), text("c", **CACHED)]}, (4,), [False, False], id="the last of them"),
+        pytest.param(
+            {"system": [text("ab", **CACHED)],
+             "messages": [{"role": "system", "content": [text("c", **CACHED)]}, USER]},
+            (2, 4), [True, False], id="of two that become one",
+        ),
+        pytest.param({"system": "abc", **CACHED}, (), [False, True], id="the whole request: all that is there"),
+        pytest.param({"system": "abc", "cache_control": None}, (), [False, False], id="nothing"),
+    ],
+)  # fmt: skip
+def test_a_cache_control_marks_parts_of_what_is_common_to_conversations(more, parts, marks):
+    asked = decode(json.dumps({"model": "m", "max_tokens": 5, "messages": [USER], **more}).encode())
+    assert asked.messages[0].parts == parts
     assert [message.mark for message in asked.messages] == marks

@@ -51,7 +51,8 @@ class FakeTokenizer:
     def render(self, prompt: ChatPrompt) -> list[int]:
         turns: list[tuple[str, str]] = [(m.role, m.content or "") for m in prompt.messages]
         if prompt.tools:
-            turns.insert(0, ("tools", msgspec.json.encode(prompt.tools).decode()))
+            tools = [msgspec.structs.replace(tool, mark=False) for tool in prompt.tools]
+            turns.insert(0, ("tools", msgspec.json.encode(tools).decode()))
         if prompt.kwargs:
             turns.insert(0, ("kwargs", json.dumps(prompt.kwargs, sort_keys=True)))
         if self._refuse is not None and any(self._refuse in content for _, content in turns):
