@@ -68,6 +68,6 @@ def test_a_tied_output_layer_computes_the_same_once_they_are_installed(installed
 def test_many_cores_keep_the_products_of_mlx(monkeypatch, cores, ours):
     monkeypatch.setattr(nn.Linear, "__call__", cpu_products._whole)
     monkeypatch.setattr(nn.Embedding, "as_linear", cpu_products._whole_tied)
-    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr(cpu_products, "_cores", lambda: cores)
     cpu_products.install()
     assert (nn.Linear.__call__ is cpu_products._linear) is ours

@@ -5,6 +5,7 @@ while for the rows of a decode step the copy takes longer than the product. A pa
 """
 
 import os
+import sys
 from math import gcd
 
 import mlx.core as mx
@@ -25,8 +26,13 @@ _whole, _whole_tied = nn.Linear.__call__, nn.Embedding.as_linear
 
 def install() -> None:
     """Let the layers of every model multiply like this from now on, where it helps."""
-    if (os.cpu_count() or 1) <= FEW_CORES:
+    if _cores() <= FEW_CORES:
         nn.Linear.__call__, nn.Embedding.as_linear = _linear, _as_linear
+
+
+def _cores() -> int:
+    """Those this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _linear(layer: nn.Linear, x: mx.array) -> mx.array:
