@@ -87,7 +87,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         hello.settings,
         info.kv_bytes_per_token,
         PrefixCache(hello.settings.prefix_bytes, tier),
-        Speculation(hello.spec.speculative, able=info.rolls_back),
+        Speculation(hello.spec.speculative, able=info.trims),
         padded=info.padded,
         pass_bytes=info.weight_bytes,
     )

@@ -86,9 +86,9 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row. It `rolls_back` where
-    tokens that were guessed wrong can be taken back; it `trims` where what is kept of a prompt can be cut to any
-    length; rows that decode together are `padded` to the longest.
+    """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row. It `trims` where
+    what is kept of a row can be cut to any length, so that a prefix of it is of use and wrong guesses are taken back;
+    rows that decode together are `padded` to the longest.
     """
 
     context: int
@@ -98,7 +98,6 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     load_seconds: float
     notes: tuple[str, ...] = ()
-    rolls_back: bool = False
     trims: bool = True
     padded: bool = False
 

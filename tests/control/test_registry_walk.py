@@ -20,7 +20,7 @@ from appliance.control.residency import (
     WakeAt,
     Want,
 )
-from appliance.errors import LoadFailed, SourceError
+from appliance.errors import DiedLoading, LoadFailed, SourceError
 
 BUDGET = 1000
 RESERVE = 200
@@ -147,7 +147,10 @@ class Walk:
         self.waiting.add(self.ids)
         chance = self.random.random
         keep = self.random.choice((None, None, None, 0, 30, math.inf))
-        waiter = Waiter(self.ids, self.random.choice(MODELS), alone=chance() < 0.1, resumed=chance() < 0.2, keep=keep)
+        alone, resumed, hasty = chance() < 0.1, chance() < 0.2, chance() < 0.1
+        waiter = Waiter(
+            self.ids, self.random.choice(MODELS), alone=alone, resumed=resumed, hasty=hasty and not resumed, keep=keep
+        )
         if waiter.alone:
             self.lone.add(waiter.id)
         self.happen(registry.on_acquire, waiter)
@@ -183,7 +186,9 @@ class Walk:
     def fail(self):
         if self.loading:
             number = self.random.choice(sorted(self.loading))
-            self.gone(number, LoadFailed("no", permanent=self.random.random() < 0.1))
+            died = self.random.random() < 0.3
+            permanent = self.random.random() < 0.1
+            self.gone(number, DiedLoading("died") if died else LoadFailed("no", permanent=permanent))
 
     def die(self):
         running = sorted(self.alive.keys() - self.loading - self.stopped)

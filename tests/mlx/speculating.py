@@ -71,7 +71,7 @@ class Device:
         """Fill what each got; turn until all have ended."""
         self.backend.batches.clear()
         frames: list[Events] = []
-        speculation = Speculation(speculative, self.info.rolls_back)
+        speculation = Speculation(speculative, self.info.trims)
         scheduler = Scheduler(
             SETTINGS,
             self.info.kv_bytes_per_token,

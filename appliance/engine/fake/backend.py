@@ -127,7 +127,6 @@ class FakeBackend:
             load_seconds=time.monotonic() - began,
             notes=("scripted answers",),
             trims=script.trim,
-            rolls_back=script.trim,
         )
         return info, self._tokenizer
 

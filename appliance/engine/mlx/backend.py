@@ -243,7 +243,6 @@ class MlxBackend:
             dtype=loaded.dtype,
             load_seconds=loaded.seconds,
             notes=notes,
-            rolls_back=kv.rolls_back(caches),
             trims=kv.rolls_back(caches),
             padded=self._batching is not kv.Batching.NONE,
         )
