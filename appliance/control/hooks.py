@@ -16,6 +16,7 @@ import msgspec
 from appliance import log
 from appliance.config.operations import Hook
 from appliance.control.events import Event, Events
+from appliance.control.tail import Tail, tail
 
 AT_ONCE = 4
 MOST_WAITING = 100
@@ -65,24 +66,31 @@ class Hooks:
 async def call(hook: Hook, said: bytes, environ: Mapping[str, str]) -> str:
     """Run one program to its end, at most for its timeout; what went wrong, or nothing.
 
-    Files, not pipes: a program that does not read, writes a lot, or leaves a child behind blocks nobody.
+    A program that does not read, writes a lot, or leaves a child behind blocks nobody and fills no disk: it is given
+    a file, and of what it writes the end is kept.
     """
-    with await asyncio.to_thread(_holding, said) as given, await asyncio.to_thread(_holding, b"") as wrote:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *hook.run, env=environ, stdin=given, stdout=asyncio.subprocess.DEVNULL, stderr=wrote,
-                start_new_session=True,
-            )  # fmt: skip
-        except (OSError, ValueError) as error:
-            return f"it cannot be started: {error}"
-        try:
-            async with asyncio.timeout(hook.timeout):
-                code = await process.wait()
-        except TimeoutError:
-            return f"it did not end within {hook.timeout:g} s, and was killed"
-        finally:
-            await _end(process)
-        return "" if code == 0 else f"exit {code}: {await asyncio.to_thread(_last, wrote)}"
+    with await asyncio.to_thread(_holding, said) as given:
+        async with tail(SHOWN_BYTES) as wrote:
+            return await _run(hook, given, wrote, environ)
+
+
+async def _run(hook: Hook, given: IO[bytes], wrote: Tail, environ: Mapping[str, str]) -> str:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *hook.run, env=environ, stdin=given, stdout=asyncio.subprocess.DEVNULL, stderr=wrote.writing,
+            start_new_session=True,
+        )  # fmt: skip
+        wrote.given()
+    except (OSError, ValueError) as error:
+        return f"it cannot be started: {error}"
+    try:
+        async with asyncio.timeout(hook.timeout):
+            code = await process.wait()
+    except TimeoutError:
+        return f"it did not end within {hook.timeout:g} s, and was killed"
+    finally:
+        await _end(process)
+    return "" if code == 0 else f"exit {code}: {wrote.rest().decode(errors='replace').strip()}"
 
 
 def _holding(content: bytes) -> IO[bytes]:
@@ -90,11 +98,6 @@ def _holding(content: bytes) -> IO[bytes]:
     file.write(content)
     file.seek(0)
     return file
-
-
-def _last(file: IO[bytes]) -> str:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - SHOWN_BYTES))
-    return file.read().decode(errors="replace").strip()
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

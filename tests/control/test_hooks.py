@@ -37,6 +37,15 @@ def test_those_for_an_event_are_due_in_the_order_of_the_file():
         pytest.param(
             python("import os; os.write(2, b'x' * 9**6); os._exit(3)"), 30, "exit 3: xx", id="it says a lot"
         ),
+        pytest.param(
+            python("import os, time; os.fork() or [os.write(2, b'y' * 9**5) for _ in range(10**6)]; os._exit(4)"),
+            30,
+            "exit 4",
+            id="it leaves a child behind that writes on",
+        ),
+        pytest.param(
+            python("import os\nwhile True: os.write(2, b'z' * 9**5)"), 1, "did not end within 1 s", id="it floods us"
+        ),
         pytest.param(("sh", "-c", "exit 2"), 30, "exit 2", id="it reads nothing"),
     ],
 )
@@ -85,6 +94,16 @@ async def test_programs_that_hang_hold_up_nobody_who_publishes(tmp_path):
             events.publish(DIED)
         events.publish(READY)
         await come(out)
+
+
+async def test_what_a_program_writes_takes_no_disk_and_little_of_our_time(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = os.times()
+    flood = Hook(READY, python("import os\nwhile True: os.write(2, b'z' * 9**5)"), 1)
+    assert "did not end" in await call(flood, b"{}", os.environ)
+    spent = os.times()
+    assert spent.user + spent.system - before.user - before.system < 0.5
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_programs_under_way_are_killed_in_the_end(tmp_path):
