@@ -139,6 +139,7 @@ def read(body: bytes, recall: Recall) -> Decoded:
         logprobs=request.logprobs is not None,
         size=len(body),
         replays=request.stream and given.get("background", False),
+        summary=given.get("reasoning", _Reasoning()).summary not in (None, "none"),
     )
     said = partial(ResponseStream, asked=asked)
     return Decoded(request, said, said, behind=given.get("background", False))

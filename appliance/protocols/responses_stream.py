@@ -32,7 +32,8 @@ _encode = msgspec.json.Encoder().encode
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What an answer repeats of its request. `items` are its input, `history` all turns before the answer, `callees`
-    what the client calls the functions; `size` is the body's in bytes. `replays`: its stream can be asked for again.
+    what the client calls the functions; `size` is the body's in bytes. `replays`: its stream can be asked for again;
+    `summary`: thoughts are said as their own summary, where most clients look for them.
     """
 
     echo: dict[str, Any]
@@ -42,6 +43,7 @@ class Asked:
     logprobs: bool
     size: int
     replays: bool = False
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class _Item:
     logprobs: list[dict[str, Any]] = field(default_factory=list)
     call: ToolCallDelta | None = None
     callee: Callee | None = None
+    summary: bool = False
 
     @property
     def text(self) -> str:
@@ -76,7 +79,7 @@ class _Item:
     def part(self) -> dict[str, Any]:
         """The one content part of a message or a thought."""
         if self.kind == "reasoning":
-            return {"type": "reasoning_text", "text": self.text}
+            return {"type": "summary_text" if self.summary else "reasoning_text", "text": self.text}
         return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": self.logprobs}
 
     def object(self, *, begun: bool = True) -> dict[str, Any]:
@@ -86,7 +89,8 @@ class _Item:
             case "message":
                 return {**common, "role": "assistant", "content": [self.part()] if begun else []}
             case "reasoning":
-                return {**common, "summary": [], "content": [self.part()] if begun else []}
+                parts = [self.part()] if begun else []
+                return {**common, "summary": parts if self.summary else [], "content": [] if self.summary else parts}
         assert self.call is not None
         assert self.callee is not None
         space = {"namespace": self.callee.namespace} if self.callee.namespace else {}
@@ -221,9 +225,7 @@ class ResponseStream:
             return b""
         said, item = self._item("reasoning")
         item.parts.append(text)
-        return said + self._event(
-            "response.reasoning_text.delta", item_id=item.id, output_index=self._at, content_index=0, delta=text
-        )
+        return said + self._event(f"{_WORDS[item.summary]}.delta", **self._place(item), delta=text)
 
     def _called(self, call: ToolCallDelta) -> bytes:
         said, item = b"", self._open
@@ -242,8 +244,8 @@ class ResponseStream:
         """The open item of this kind, or a new one with its content part, and what was said for it."""
         if self._open is not None and self._open.kind == kind:
             return b"", self._open
-        said, item = self._new(_Item(kind, self._id(kind)))
-        return said + self._part("response.content_part.added", item), item
+        said, item = self._new(_Item(kind, self._id(kind), summary=kind == "reasoning" and self._asked.summary))
+        return said + self._part("added", item), item
 
     def _new(self, item: _Item) -> tuple[bytes, _Item]:
         said = self._end("completed")
@@ -269,10 +271,10 @@ class ResponseStream:
                 done = self._event(
                     "response.output_text.done", **at, content_index=0, text=item.text, logprobs=item.logprobs
                 )
-                return done + self._part("response.content_part.done", item)
+                return done + self._part("done", item)
             case "reasoning":
-                done = self._event("response.reasoning_text.done", **at, content_index=0, text=item.text)
-                return done + self._part("response.content_part.done", item)
+                done = self._event(f"{_WORDS[item.summary]}.done", **self._place(item), text=item.text)
+                return done + self._part("done", item)
             case "custom_tool_call":
                 text = free_text(item.text)
                 delta = self._event("response.custom_tool_call_input.delta", **at, delta=text)
@@ -281,8 +283,14 @@ class ResponseStream:
                 name = item.callee.name if item.callee else ""
                 return self._event("response.function_call_arguments.done", **at, name=name, arguments=item.text)
 
-    def _part(self, kind: str, item: _Item) -> bytes:
-        return self._event(kind, item_id=item.id, output_index=self._at, content_index=0, part=item.part())
+    def _part(self, what: str, item: _Item) -> bytes:
+        kind = "reasoning_summary_part" if item.summary else "content_part"
+        return self._event(f"response.{kind}.{what}", **self._place(item), part=item.part())
+
+    def _place(self, item: _Item) -> dict[str, Any]:
+        """Of the one part of an item's content, or of its summary."""
+        index = "summary_index" if item.summary else "content_index"
+        return {"item_id": item.id, "output_index": self._at, index: 0}
 
     def _lifecycle(self, kind: str) -> bytes:
         return self._event(kind, response=self.response())
@@ -302,6 +310,9 @@ class ResponseStream:
     def _at(self) -> int:
         return len(self._items) - 1
 
+
+_WORDS = {False: "response.reasoning_text", True: "response.reasoning_summary_text"}
+"""How the words of a thought are said, by whether they are its summary."""
 
 _PREFIX = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 

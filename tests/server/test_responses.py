@@ -42,6 +42,36 @@ def test_a_streamed_response_is_the_whole_one(up: Up, words: str) -> None:
     assert _plain(streamed) == _plain(whole)
 
 
+def test_thoughts_are_their_own_summary_where_that_is_asked(up: Up) -> None:
+    asked: Any = {"model": "agent", "input": "ponder", "reasoning": {"summary": "auto"}}
+    with up.client().responses.stream(**asked) as stream:
+        kinds = [event.type for event in stream]
+        streamed = stream.get_final_response()
+    begun = kinds.index("response.reasoning_summary_part.added")
+    assert kinds[begun - 1] == "response.output_item.added"
+    assert kinds[begun + 1 : kinds.index("response.output_item.done") + 1] == [
+        *["response.reasoning_summary_text.delta"] * kinds.count("response.reasoning_summary_text.delta"),
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
+        "response.output_item.done",
+    ]
+    whole = ask(up, **asked)
+    assert _plain(streamed) == _plain(whole)
+    thought, said = whole.output
+    assert ([part.text for part in thought.summary], thought.content) == (["hm"], [])
+    assert said.content[0].text == "yes"
+    again = ask(up, model="agent", input=[*asked_again(whole.output), {"role": "user", "content": "ponder"}])
+    plain = ask(up, model="agent", input="ponder")
+    assert plain.output[0].summary == []
+    kept = [*asked_again(plain.output), {"role": "user", "content": "ponder"}]
+    assert again.usage.input_tokens == ask(up, model="agent", input=kept).usage.input_tokens
+
+
+def asked_again(output: Any) -> list[Any]:
+    """An answer as clients send it back."""
+    return [item.model_dump(exclude_none=True) for item in output]
+
+
 def _plain(response: Any) -> dict[str, Any]:
     plain = response.model_dump(include={"status", "output", "tools", "tool_choice"})
     for item in plain["output"]:

@@ -63,7 +63,10 @@ test('responses: tools are called, and what is kept is only referred to', async 
     const stream = streamText({ ...body, onError: raise })
     assert.equal(await stream.text, 'Take a hat.')
   }
-  const { text, usage } = await generateText({ model: openai('thinker'), prompt: 'ponder', maxRetries: 0 })
+  const thinking = { openai: { forceReasoning: true, reasoningSummary: 'auto' } }
+  const body = { model: openai('thinker'), prompt: 'ponder', maxRetries: 0, providerOptions: thinking }
+  const { text, usage, reasoningText } = await generateText(body)
   assert.equal(text, 'yes')
+  assert.equal(reasoningText, 'hm, hm')
   assert.ok(usage.outputTokenDetails.reasoningTokens > 0)
 })
