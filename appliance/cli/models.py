@@ -99,7 +99,7 @@ def _ledger(deployment: Deployment, spec: ModelSpec, file: Path) -> tuple[Ledger
         raise SourceError(f"{spec.name} cannot be estimated: {why}")
     expected = footprint.expect(path, spec.dtype, rows=spec.concurrency, cpu=machine.cpu)
     sizes = Sizes(state_of(file).sizes)
-    place = survey.place(spec, deployment.engine.blas, store, machine, sizes)
+    place = survey.place([spec], deployment.engine.blas, store, machine, sizes)
     own = inspect(path).context
     context = min(spec.context, own) if own else spec.context
     policy = demand.terms(deployment).policy
@@ -122,6 +122,7 @@ def _shown(spec: ModelSpec, found: Ledger) -> str:
             if found.state
             else []
         ),
+        *([("adapters", size(found.adapters), "read when they are first asked for")] if found.adapters else []),
         ("needed", size(found.need), _NEEDED[measured] + (", and the states of its rows" if found.state else "")),
         ("a token", show_bytes(found.token), found.attention),
         ("a row", size(found.row), f"of {found.context} tokens; {found.concurrency} of them take {size(found.rows)}"),

@@ -80,7 +80,7 @@ def _estimate(file: Path, blas: str, storage: Storage) -> Estimate:
     store = Store().within(storage)
 
     def estimate(model: ModelSpec) -> int | None:
-        place = survey.place(model, blas, store, machine, sizes)
+        place = survey.place([model], blas, store, machine, sizes)
         return place.need if place.known or model.source.kind == "fake" else None
 
     return estimate

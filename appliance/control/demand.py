@@ -25,8 +25,9 @@ PREFIX_SHARE = 1 / 3
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a model's files are (None: not here yet) and the bytes its engine is expected to take when it is loaded,
-    beside them those of its largest step and of what its rows keep however short they are; `measured` is what it took
-    when it was loaded last, `store` where others are looked for that it needs beside it.
+    beside them those of its largest step, of what its rows keep however short they are, and of its `adapters`, which
+    are read when they are first asked for; `measured` is what it took when it was loaded last, `store` where others
+    are looked for that it needs beside it.
     """
 
     path: Path | None
@@ -34,6 +35,7 @@ class Place:
     activations: int = 0
     measured: int | None = None
     store: Store = Store()
+    adapters: int = 0
 
     @property
     def known(self) -> bool:
@@ -213,8 +215,3 @@ def sources(model: ModelSpec) -> Iterator[Source]:
     yield model.source
     if model.speculative is not None and model.speculative.draft:
         yield parse(model.speculative.draft, "/", {})
-
-
-def distinct(models: Iterable[ModelSpec]) -> list[ModelSpec]:
-    """One model for each fingerprint."""
-    return list({model.fingerprint: model for model in models}.values())

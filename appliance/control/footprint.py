@@ -4,6 +4,7 @@ No weights are read, so this is fast enough for every reload; it may block and b
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -23,6 +24,7 @@ _STORED_WIDTH = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I32": 4, "I
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 _DEFAULT_GROUP = 64
 _MAX_HEADER = 100 * 1024**2
+_ADAPTER_FILES = ("adapters.safetensors", "adapter_model.safetensors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,12 @@ def measure(directory: Path, dtype: DType, *, cpu: bool) -> int:
         tensors = _header(file)
         total += sum(_bytes(name, tensor, tensors, width, group) for name, tensor in tensors.items())
     return total
+
+
+def adapter_bytes(directories: Iterable[str]) -> int:
+    """Of LoRA weights, which are held as they are stored. Those whose files are not here count nothing."""
+    files = (Path(directory, name) for directory in set(directories) for name in _ADAPTER_FILES)
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _bytes(name: str, tensor: dict[str, Any], tensors: dict[str, Any], width: int | None, group: int | None) -> int:

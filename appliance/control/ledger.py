@@ -20,6 +20,7 @@ class Ledger:
     base: int
     weights: int
     activations: int
+    adapters: int
     measured: int | None
     need: int
     attention: str
@@ -47,6 +48,7 @@ def ledger(
         base=footprint.base,
         weights=footprint.weights,
         activations=footprint.activations,
+        adapters=place.adapters,
         measured=place.measured,
         need=place.need,
         attention=footprint.row.kind,

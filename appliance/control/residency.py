@@ -27,8 +27,8 @@ class Want:
     """What the models sharing one engine want of it, the strongest of each.
 
     `present` says whether the files are here, `bytes` what its process is expected to take, `measured` what it took
-    the last time, before we started; `activations` are what its largest step takes more. `speech` is how its models
-    are spoken to.
+    the last time, before we started; `activations` are what its largest step and its adapters take more. `speech` is
+    how its models are spoken to.
     """
 
     fingerprint: str

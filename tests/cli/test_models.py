@@ -19,10 +19,12 @@ def deploy(tmp_path, tiny_vocab_llama, monkeypatch):
     monkeypatch.setenv("APPLIANCE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 
-    def write(budget="8GiB"):
+    def write(budget="8GiB", **more):
         file = tmp_path / "deploy.yaml"
         memory = {"budget": budget, "kv_reserve": "0%"}
-        models = {"small": {"source": str(tiny_vocab_llama), "dtype": "float32", "context": 512, "concurrency": 2}}
+        models = {
+            "small": {"source": str(tiny_vocab_llama), "dtype": "float32", "context": 512, "concurrency": 2, **more}
+        }
         file.write_text(json.dumps({"version": 1, "memory": memory, "models": models}))
         return file
 
@@ -46,6 +48,18 @@ def test_the_numbers_of_a_model_add_up(deploy, capsys):
     assert found["row"] == 512 * found["token"]
     assert found["rows"] == 2 * found["row"]
     assert found["left"] == found["budget"] - found["need"]
+
+
+def test_adapters_are_planned_for_once_however_many_names_they_have(deploy, tmp_path, capsys):
+    deploy()
+    need = estimated(capsys, "small")["need"]
+    for name, file in (("one", "adapters"), ("other", "adapter_model")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{file}.safetensors").write_bytes(bytes(5 * MIB))
+    (tmp_path / "one" / "0000100_adapters.safetensors").write_bytes(bytes(MIB))
+    deploy(adapters={"one": str(tmp_path / "one"), "again": str(tmp_path / "one"), "other": str(tmp_path / "other")})
+    found = estimated(capsys, "small")
+    assert (found["adapters"], found["need"]) == (10 * MIB, need + 10 * MIB)
 
 
 def test_what_was_measured_takes_the_place_of_what_was_expected(deploy, capsys):
