@@ -80,6 +80,11 @@ def new(
             raise BadRequest("there is no home directory here; set APPLIANCE_HOME")
         if not _NAME.fullmatch(name):
             raise BadRequest(f"{name!r} is no name for a family: letters, digits and . _ -")
+        if name in (every := families()) and name not in every.own:
+            raise BadRequest(
+                f"{name} is a shipped family, and a file of that name takes its place with all short names; choose"
+                f" another name, or begin with its own text: `appliance profiles show {name}`"
+            )
         subject = subjects(model, file)[0] if model else None
         path = where / f"{name}.yaml"
         text = _drafted(name, subject)

@@ -71,8 +71,13 @@ def subjects(what: str | None, file: Path) -> list[Subject]:
         assert examined is not None
         chosen = models if what is None else [what]
         return [_of_model(name, examined.deployment, "family" in written.get(name, EMPTY)) for name in chosen]
-    if found := list(_templates(Path(what).expanduser())):
+    path = Path(what).expanduser()
+    if found := list(_templates(path)):
         return found
+    if path.is_dir() and not (path / "config.json").exists():
+        raise BadRequest(f"{what} has neither a model (config.json) nor chat templates (*{TEMPLATE})")
+    if what in (every := families()) and what not in every.catalogue:
+        raise BadRequest(f"{what} is a family and not a model; `appliance profiles show {what}` shows it")
     return [replace(_of_model(_ALONE, _alone(what, models), forced=False), name=what)]
 
 

@@ -179,6 +179,28 @@ def test_a_new_family_without_a_model_is_a_good_file(capsys: pytest.CaptureFixtu
     assert (code, "no name for a family" in err) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("new", "qwen3"), "qwen3 is a shipped family, and a file of that name takes its place"),
+        (("why", "qwen3"), "qwen3 is a family and not a model; `appliance profiles show qwen3`"),
+        (("test", "empty"), "empty has neither a model (config.json) nor chat templates (*.jinja)"),
+        (("show", "qwen3-4b"), "qwen3-4b is a short name of the family qwen3"),
+        (("show", "qwn3"), "did you mean qwen3?"),
+        (("why", "qwen3-4"), "did you mean qwen3-4b?"),
+    ],
+    ids=["a shipped name", "a family for a model", "an empty directory", "a model for a family", "a slip", "another"],
+)
+def test_a_newcomer_s_mistakes_are_told_with_what_to_do(
+    here: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    (here / "empty").mkdir()
+    code, _, err = run(capsys, *words)
+    assert code == 1
+    assert said in err
+    assert not (here / "home" / "profiles").exists()
+
+
 def test_a_broken_family_of_ones_own_is_said_with_its_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "home" / "profiles").mkdir(parents=True)
     (here / "home" / "profiles" / "x.yaml").write_text("family: x\nstopp: {}\nsource: {card: mine}\n")
