@@ -12,7 +12,7 @@ from appliance import log
 from appliance.engine.adapter import Targets
 from appliance.engine.backend import Batch, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.drafting import OPEN
-from appliance.engine.mlx import cpu_activations, cpu_products, kv
+from appliance.engine.mlx import cpu_activations, cpu_fast, cpu_products, kv
 from appliance.engine.mlx.adapters import Adapters
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.draft_model import load_draft_model
@@ -44,6 +44,7 @@ class MlxBackend:
             log.get().info("engine.compile_off", reason=reason)
         elif on_cpu():  # uncompiled they gain little on long prompts and lose on short ones
             cpu_activations.install()
+            cpu_fast.install()
         if on_cpu():
             cpu_products.install()
         with ThreadPoolExecutor(
