@@ -12,6 +12,7 @@ from sanic.exceptions import NotFound
 from sanic.http.constants import HTTP
 
 from appliance import log
+from appliance.errors import BadRequest
 from appliance.server import batch_routes, file_routes, ollama_routes, pages, responses, routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.apis import check_spoken
@@ -101,8 +102,12 @@ def build_app(context: Context) -> Sanic:
 
 
 def _admit(context: Context, request: Request) -> HTTPResponse | None:
-    """Raises UntrustedHost. Browsers that ask whether a page may call are answered here."""
+    """Raises UntrustedHost, and BadRequest for several names: whoever passed it on may have looked at another one.
+    Browsers that ask whether a page may call are answered here.
+    """
     server = context.running.deployment.server
+    if len(request.headers.getall("host", [])) > 1:
+        raise BadRequest("the request has several Host headers")
     check_host(request.headers.getone("host", None), server.trusted_hosts)
     if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
         asked = request.headers.getone("origin", None)

@@ -12,6 +12,7 @@ from appliance.server.context import Context
 from appliance.server.dashboard import page
 from appliance.server.edge import answer_error
 from appliance.server.openapi import POLICY
+from appliance.server.origins import check_page
 from appliance.server.routes import metrics
 
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
@@ -28,7 +29,17 @@ async def dashboard(request: Request, context: Context) -> HTTPResponse:
     return HTTPResponse(page(context.status()), headers=_HEADERS, content_type="text/html; charset=utf-8")
 
 
-DEFAULTS: dict[str, Handler] = {"/metrics": metrics, "/ui": dashboard}
+async def metrics_page(request: Request, context: Context) -> HTTPResponse:
+    """`GET /metrics`: needs no key, and so is for no page of others, nor for a name that somebody pointed here."""
+    try:
+        context.door.key_of(request)
+    except InvalidKey:
+        server = context.running.deployment.server
+        check_page(request.headers, server.trusted_hosts, server.cors)
+    return await metrics(request, context)
+
+
+DEFAULTS: dict[str, Handler] = {"/metrics": metrics_page, "/ui": dashboard}
 """Where they are unless the file says otherwise."""
 
 
@@ -50,4 +61,4 @@ async def elsewhere(context: Context, request: Request, raised: Exception) -> HT
 
 
 def _at(chosen: Observability, path: str) -> Handler | None:
-    return {chosen.metrics_path: metrics, chosen.dashboard_path: dashboard}.get(path.rstrip("/"))
+    return {chosen.metrics_path: metrics_page, chosen.dashboard_path: dashboard}.get(path.rstrip("/"))

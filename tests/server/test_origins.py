@@ -8,7 +8,7 @@ import pytest
 
 from appliance.errors import UntrustedHost, UntrustedOrigin
 from appliance.server.origins import check_host, check_page
-from tests.server.up import PATIENCE, Up, chat, deployment
+from tests.server.up import PATIENCE, Up, chat, deployment, read_response
 
 FINE = {
     "an address": {"host": "127.0.0.1:8080"},
@@ -108,6 +108,36 @@ def test_a_foreign_host_is_not_answered_whatever_it_asks_and_brings(up: Up, path
     assert (response.status_code, response.json()["error"]["code"]) == (403, "untrusted_host")
     response = httpx.get(f"{up.url}/healthz", headers={"host": "gpu.example"}, timeout=PATIENCE)
     assert response.status_code == 200
+
+
+METRICS: dict[str, tuple[dict[str, str], int]] = {
+    "by its address": ({}, 200),
+    "by the name of this machine": ({"host": "localhost:1"}, 200),
+    "by a name that somebody pointed here": ({"host": "evil.example"}, 403),
+    "by such a name, with a key that is none": ({"host": "evil.example", "x-api-key": "guessed"}, 403),
+    "by such a name, with a key": ({"host": "evil.example", **KEY}, 200),
+    "by a page from elsewhere": ({"origin": "https://evil.example"}, 403),
+}
+
+
+@pytest.mark.parametrize(("headers", "status"), METRICS.values(), ids=METRICS)
+def test_what_needs_no_key_is_for_no_page_of_others(keyed: Up, headers: dict[str, str], status: int) -> None:
+    assert httpx.get(f"{keyed.url}/metrics", headers=headers, timeout=PATIENCE).status_code == status
+
+
+def test_a_request_to_two_names_is_none(keyed: Up) -> None:
+    with keyed.connection() as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n")
+        assert read_response(sock)[0] == 400
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """It needs a key, on this machine too, and has no list of its names."""
+    more = "security: {loopback_without_key: false, keys: {a: {secret: sesame}}}\n"
+    with Up.start(deployment(tmp_path_factory.mktemp("keyed"), more=more)) as running:
+        running.wait_for("listening")
+        yield running
 
 
 def test_pages_are_closed_out_by_default(tmp_path: Path) -> None:
