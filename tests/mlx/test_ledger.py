@@ -5,14 +5,20 @@ import random
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx_lm import load as load_model
 from mlx_lm.models.cache import BatchKVCache, BatchRotatingKVCache, KVCache, RotatingKVCache
 
 from appliance.engine.inbox import Arrival
 from appliance.engine.ledger import growth, tokens_of
 from appliance.engine.loop import Loop
+from appliance.engine.mlx import kv
 from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.batch import Decoding, Row
+from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow
+from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.scheduler import ONE_GROUP, Scheduler
@@ -71,6 +77,45 @@ def arrival(tokenizer: Any, id: int, drawn: random.Random) -> Arrival:
     pipeline = Pipeline(tokenizer, Limits(frozenset(), 1000), prompt_tokens=len(known))
     sampling = Sampling(temperature=0)
     return Arrival(Sequence(id, known, len(known), len(known) + 1000, sampling, pipeline, order=id))
+
+
+LAYERS, LONG = 8, 1500
+
+
+@pytest.mark.parametrize("change", ["meet", "join", "leave"])
+def test_rows_that_come_or_go_take_the_room_of_one_layer_more(
+    tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(
+        str(make(tmp_path / "m", FAMILIES["llama, plain cache"] | BIG | {"num_hidden_layers": LAYERS}))
+    )[0]
+    monkeypatch.setattr(kv, "COPIED_AT_ONCE", 0)
+    decoding = Decoding(model, VOCABULARY, MaskWorkshop())
+    rows = [long_row(model, id) for id in range(4)]
+    held = kv.nbytes(rows[0].caches or [])
+    first = {"meet": [], "join": rows[:3], "leave": rows}[change]
+    decoding._gather(first)
+    mx.eval([cache.state for cache in decoding.caches])
+    gc.collect()
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    after = rows[:3] if change == "leave" else rows
+    for row in rows[3:] if change == "leave" else ():
+        decoding.drop(row)
+    decoding._gather(after)
+    mx.eval([cache.state for cache in decoding.caches])  # what is left to copy
+    most = max(before, mx.get_active_memory())
+    assert mx.get_peak_memory() <= most + 1.5 * 4 * held / LAYERS
+
+
+def long_row(model: Any, id: int) -> Row:
+    caches = kv.fresh(model)
+    for cache in caches:
+        cache.keys, cache.values = mx.ones((1, 2, LONG, 64)), mx.ones((1, 2, LONG, 64))
+        cache.offset = LONG
+    mx.eval([cache.state for cache in caches])
+    sample = SampleRow(Sampling(temperature=0), [3] * LONG, LONG, frozenset())
+    return Row(id, sample, caches, LONG, mx.array([3], dtype=mx.int32))
 
 
 @pytest.mark.parametrize(

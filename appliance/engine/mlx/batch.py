@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from appliance.engine.backend import Draft
 from appliance.engine.mlx.adapters import Forward
-from appliance.engine.mlx.kv import Caches, KVSnapshot, grow_by_parts, roll_back, rolls_back, snapshot
+from appliance.engine.mlx.kv import Caches, KVSnapshot, copy_by_layers, grow_by_parts, roll_back, rolls_back, snapshot
 from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice, Sampler
@@ -138,6 +138,8 @@ class Decoding:
             self._park([row for row in self._rows if row not in wanted and row not in self._gone])
             self._keep([row for row in self._rows if row in wanted])
             self._join([row for row in rows if row not in self._rows])
+            if len(self._rows) > 1:
+                copy_by_layers(self._caches)
             self._stale = True
 
     def _park(self, leaving: list[Row]) -> None:

@@ -20,6 +20,9 @@ from appliance.vocab.spec import KvForm
 
 Caches = list[Any]  # one of mlx-lm's cache objects per layer
 
+COPIED_AT_ONCE = 64 << 20
+"""Bytes that may be copied in any order, while the device is busy with other things."""
+
 
 @dataclass(frozen=True, slots=True)
 class KVSnapshot:
@@ -73,6 +76,15 @@ def roll_back(caches: Caches, drop: Sequence[int]) -> None:
         if any(rest):
             cache.prepare(right_padding=rest)
             cache.finalize()
+
+
+def copy_by_layers(caches: Caches) -> None:
+    """Make large copies that were asked for layer after layer: what a layer held before is free when the next is
+    copied, so that rows which join or leave take the room of one layer more, not of all once again.
+    """
+    if nbytes(caches) > COPIED_AT_ONCE:
+        for cache in caches:
+            mx.eval(cache.state)
 
 
 def trimmable(caches: Caches) -> bool:
