@@ -167,9 +167,9 @@ class _Tracing:
         return found.get("default")
 
     def lineage(self, name: str) -> list[str]:
-        """A model and those it extends, itself first."""
+        """A model and those it extends, itself first; one of a peer's is in no file."""
         models, steps = self.file.value.get("models", EMPTY), [name]
-        while (parent := models[steps[-1]].get("extends")) in models and parent not in steps:
+        while (parent := models.get(steps[-1], EMPTY).get("extends")) in models and parent not in steps:
             steps.append(parent)
         return steps
 
@@ -179,7 +179,7 @@ class _Tracing:
         """
         taken: set[Path] = set()
         for step in self.lineage(name):
-            given = self.file.value["models"][step]
+            given = self.file.value["models"].get(step, EMPTY)
             yield step, _without(given, taken, ())
             taken |= {null[2:] for null in self.file.nulls if null[:2] == ("models", step)}
             taken |= {("revision",)} if "source" in given else set()
@@ -235,6 +235,8 @@ class _Tracing:
             given = patch.given()
             if param in given:
                 yield Layer(name, plain(given[param]), self.in_family(model.family.name, path) if path else None)
+        if is_peer(model):
+            return
         built_in = "drawn for each request" if param == "seed" else plain(getattr(Sampling(), param))
         yield Layer(BUILT_IN, built_in, None)
 
