@@ -73,7 +73,8 @@ PURE = [
     "control/eviction.py", "control/residency.py", "control/recurrence.py", "control/rollback.py", "control/turns.py",
     "control/speech.py", "control/suspicion.py", "control/watchdog.py", "control/failures.py", "engine/scheduler.py",
     "engine/prefix_cache.py", "engine/lookup.py", "engine/drafting.py", "engine/speculation.py",
-    "engine/sequence.py", "server/metrics.py", "server/cards.py", "server/submission.py", "server/dashboard.py",
+    "engine/sequence.py", "engine/grouping.py", "engine/speed.py", "engine/ledger.py", "engine/borders.py",
+    "server/metrics.py", "server/cards.py", "server/submission.py", "server/dashboard.py",
 ]  # fmt: skip
 IMPURE_MODULES = {"asyncio", "time", "os", "socket", "logging", "threading", "subprocess", "random"}
 
