@@ -31,8 +31,9 @@ class Surroundings:
             return
         whole = self._line + text
         cut = whole.rfind("\n") + 1
-        for fence in _FENCE.finditer(whole, 0, cut):
-            self._fence = _after(self._fence, fence[1], fence[2])
+        if "```" in whole or "~~~" in whole:
+            for fence in _FENCE.finditer(whole, 0, cut):
+                self._fence = _after(self._fence, fence[1], fence[2])
         self._line = _head(whole[cut:])
 
     @property
@@ -81,5 +82,7 @@ def _after(fence: str | None, run: str, info: str) -> str | None:
 
 
 def _head(line: str) -> str:
+    if line and line[0] not in " `~":
+        return _PLAIN
     begun = line[:_LONGEST_HEAD]
     return begun if begun.lstrip(" ")[:3].strip("`~") == "" and len(begun) - len(begun.lstrip(" ")) < 4 else _PLAIN
