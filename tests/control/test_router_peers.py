@@ -31,6 +31,7 @@ ROUTING = {
     "fallback": {
         "big": {"to": ["far/big", "small"]},
         "far/big": {"to": ["other/big", "big"]},
+        "far/a:b": {"to": ["small"]},
     },
     "peers": PEERS,
 }
@@ -44,7 +45,11 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     profiles = {"terse": {"sampling": {"temperature": 0.3}}}
     keys = {"home": {"secret": "home", "egress": "deny"}}
     return site.deployment(
-        models, routing=ROUTING, aliases={"fast": "small"}, profiles=profiles, security={"keys": keys}
+        models,
+        routing=ROUTING,
+        aliases={"fast": "small", "afar": "far/big", "gone*": "far/a:b"},
+        profiles=profiles,
+        security={"keys": keys},
     )
 
 
@@ -54,6 +59,9 @@ CASES: dict[str, tuple[Facts, str, list[str]]] = {
     "one with a colon": (Facts("far/qwen3:8b"), "far/qwen3:8b", []),
     "one with slashes": (Facts("far/a/b/c"), "far/a/b/c", []),
     "one under a profile": (Facts("far/big:terse"), "far/big", ["other/big", "big"]),
+    "an alias": (Facts("afar"), "far/big", ["other/big", "big"]),
+    "an alias under a profile": (Facts("afar:terse"), "far/big", ["other/big", "big"]),
+    "a glob, to a name with a colon": (Facts("gone-by"), "far/a:b", ["small"]),
     "a rule": (Facts("auto"), "far/big", ["other/big", "big"]),
     "a rule, and it may not leave": (Facts("auto", stays=True), "small", []),
     "a rule, and the peer is down": (Facts("auto", down=frozenset({"far"})), "small", []),
@@ -80,7 +88,7 @@ def test_a_request_goes_where_the_file_says(
     assert [target.model.name for target in found.fallbacks] == fallbacks
 
 
-@pytest.mark.parametrize("name", ["far/big", "far/qwen3:8b", "both", "far/big:terse"])
+@pytest.mark.parametrize("name", ["far/big", "far/qwen3:8b", "both", "far/big:terse", "afar", "gone-by"])
 def test_what_may_not_leave_and_could_not_stay_is_refused(deployment: Deployment, name: str) -> None:
     with pytest.raises((EgressDenied, UnknownModel)):
         route(deployment, Facts(name, stays=True))
@@ -93,7 +101,7 @@ def test_what_is_no_name_of_a_peers_model_is_unknown(deployment: Deployment, nam
 
 
 # ---- whatever the file says
-names = st.sampled_from(["big", "small", "fast", "far/big", "far/x", "other/y", "other/a:b"])
+names = st.sampled_from(["big", "small", "fast", "far/big", "far/x", "other/y", "other/a:b", "afar", "gone*"])
 goals = st.builds(Goal, names, weight=st.integers(0, 3), profile=st.sampled_from([None, "terse"]))
 conditions = st.builds(
     Condition,
@@ -130,7 +138,8 @@ routings = st.builds(
 )
 requests = st.builds(
     Facts,
-    model=st.one_of(names, st.sampled_from(["auto", "more", "auto:terse", "far/big:terse", "x", "auto:no"]),
+    model=st.one_of(names, st.sampled_from(["auto", "more", "auto:terse", "far/big:terse", "x", "auto:no", "gone-by",
+                                               "afar:terse"]),
                     st.text(max_size=8)),
     key=st.sampled_from([None, "k"]),
     has=st.frozensets(st.sampled_from(["tools", "images", "json_schema"])),
