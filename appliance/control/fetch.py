@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from appliance.config.deployment import Source
-from appliance.control.handle import package_environ
+from appliance.control.launch import package_environ
 from appliance.errors import SourceError
 from appliance.models.pull import command
 from appliance.models.store import Store

@@ -4,56 +4,24 @@ Everything the engine says is dispatched where its bytes arrive, without a task 
 """
 
 import asyncio
-import os
-import socket
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
-import appliance
+from appliance.control import launch
+from appliance.control.launch import Blank, Launch
+from appliance.control.questions import Questions
 from appliance.control.speech import Mismatches, Speech
 from appliance.control.stream import Stream
 from appliance.control.suspicion import End
 from appliance.errors import BodyTooLarge, DiedLoading, EngineDied, LoadFailed, Overloaded, WireError, revive
-from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Prompt, Submission
+from appliance.vocab.spec import EngineSettings, ModelInfo, Prompt, Submission
 from appliance.wire import frames
 
-SOCKET_BYTES = 1 << 20
 MAX_UNSENT_BYTES = 256 << 20
 
 Counted = frames.Counted
-Backend = Literal["mlx", "fake"]
 Reply = TypeVar("Reply", bound=frames.ToServer)
-
-
-@dataclass(frozen=True, slots=True)
-class Blank:
-    """What a process is started with before it has a model: `environ` is its whole environment, `log` the format and
-    the level of what it logs.
-    """
-
-    backend: Backend
-    environ: Mapping[str, str]
-    log: tuple[str, str] = ("console", "info")
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """All an engine is started with; `model` is a name for logs and messages, the rest as in Blank."""
-
-    model: str
-    spec: EngineSpec
-    settings: EngineSettings
-    environ: Mapping[str, str]
-    log: tuple[str, str] = ("console", "info")
-
-    @property
-    def blank(self) -> Blank:
-        """The kind of blank process it could be given to."""
-        return Blank(self.spec.backend, self.environ, self.log)
 
 
 class EngineHandle:
@@ -71,10 +39,7 @@ class EngineHandle:
         self._on_lost: Callable[[], None] = _nobody
         self._transport: asyncio.Transport | None = None
         self._streams: dict[int, Stream] = {}
-        self._pings: dict[int, asyncio.Future[frames.Pong]] = {}
-        self._counts: dict[int, asyncio.Future[frames.Counted]] = {}
-        self._probes: dict[int, asyncio.Future[frames.Probed]] = {}
-        self._asked = 0
+        self._questions = Questions()
         self._disconnected = asyncio.Event()
         self._killed = self._hung = False
         self._ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
@@ -82,13 +47,13 @@ class EngineHandle:
         self._loaded.add_done_callback(_retrieve)
 
     @classmethod
-    async def start(cls, launch: Launch, on_lost: Callable[[], None]) -> "EngineHandle":
+    async def start(cls, given: Launch, on_lost: Callable[[], None]) -> "EngineHandle":
         """Spawn the engine and send it its spec. `on_lost` is called when it is gone, before its streams fail.
 
         Raises LoadFailed when no process can be started.
         """
-        handle = await cls.spawn(launch.blank, ahead=False)
-        handle.adopt(launch, on_lost)
+        handle = await cls.spawn(given.blank, ahead=False)
+        handle.adopt(given, on_lost)
         return handle
 
     @classmethod
@@ -97,22 +62,7 @@ class EngineHandle:
 
         Raises LoadFailed when no process can be started.
         """
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        for end in (ours, theirs):
-            for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-                end.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "appliance.engine", str(theirs.fileno()), *blank.log,
-                *([blank.backend] if ahead else []), stdin=asyncio.subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-                env=package_environ(blank.environ),
-            )  # fmt: skip
-        except OSError as error:
-            ours.close()
-            raise LoadFailed(f"the engine process cannot be started: {error.strerror}") from error
-        finally:
-            theirs.close()
+        process, ours = await launch.start(blank, ahead=ahead)
         handle = cls(process)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: _Link(handle), sock=ours)
@@ -122,10 +72,10 @@ class EngineHandle:
             raise
         return handle
 
-    def adopt(self, launch: Launch, on_lost: Callable[[], None]) -> None:
+    def adopt(self, given: Launch, on_lost: Callable[[], None]) -> None:
         """Have it load a model: once, and of its own backend."""
-        self.model, self._on_lost = launch.model, on_lost
-        self._send(frames.Hello(frames.VERSION, launch.model, launch.spec, launch.settings))
+        self.model, self._on_lost = given.model, on_lost
+        self._send(frames.Hello(frames.VERSION, given.model, given.spec, given.settings))
 
     async def ready(self, timeout: float) -> ModelInfo:
         """Wait until the model is loaded.
@@ -166,19 +116,15 @@ class EngineHandle:
 
     async def ping(self) -> frames.Pong:
         """The engine's gauges. Raises EngineDied if it is gone."""
-        if self._disconnected.is_set():
-            raise self._death()
-        return await self._ask(self._pings, frames.Ping)
+        return await self._ask(frames.Pong, frames.Ping)
 
     async def count(self, prompt: Prompt, *, detail: bool = False) -> Counted:
         """How many tokens a prompt has; with `detail` also which, and their text.
 
         Raises EngineDied if the engine is gone, BodyTooLarge, and what its tokenizer and template object to.
         """
-        if self._disconnected.is_set():
-            raise self._death()
         try:
-            counted = await self._ask(self._counts, lambda nonce: frames.Count(nonce, prompt, detail))
+            counted = await self._ask(frames.Counted, lambda nonce: frames.Count(nonce, prompt, detail))
         except WireError as error:
             raise BodyTooLarge(f"the request is too large for the engine: {error.message}") from error
         if (failed := counted.failed) is not None:
@@ -187,26 +133,18 @@ class EngineHandle:
 
     async def probe(self, speech: Speech) -> Mismatches:
         """What of a chat template and these dialects does not agree. Raises EngineDied."""
-        if self._disconnected.is_set():
-            raise self._death()
         probed = await self._ask(
-            self._probes,
+            frames.Probed,
             lambda nonce: frames.Probe(nonce, speech.template, speech.variables, speech.tools, speech.reasoning),
         )
         return probed.mismatches
 
-    async def _ask(
-        self, waiting: "dict[int, asyncio.Future[Reply]]", question: Callable[[int], frames.ToEngine]
-    ) -> "Reply":
-        self._asked += 1
-        nonce = self._asked
-        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        waiting[nonce] = answer
-        try:
-            self._send(question(nonce))
-            return await answer
-        finally:
-            del waiting[nonce]
+    async def _ask(self, kind: type[Reply], question: Callable[[int], frames.ToEngine]) -> Reply:
+        if self._disconnected.is_set():
+            raise self._death()
+        answer = await self._questions.ask(lambda nonce: self._send(question(nonce)))
+        assert isinstance(answer, kind)
+        return answer
 
     def check(self) -> None:
         """Raises LoadFailed if the engine is gone, for whoever has not told anybody yet that it was loaded."""
@@ -301,12 +239,8 @@ class EngineHandle:
                     self._loaded.set_result(info)
             case frames.LoadError(message, permanent):
                 self._load_failed(LoadFailed(message, permanent=permanent))
-            case frames.Pong(nonce):
-                _settle(self._pings.get(nonce), frame)
-            case frames.Probed(nonce):
-                _settle(self._probes.get(nonce), frame)
-            case frames.Counted(nonce):
-                _settle(self._counts.get(nonce), frame)
+            case frames.Pong(nonce) | frames.Probed(nonce) | frames.Counted(nonce):
+                self._questions.answered(nonce, frame)
             case frames.HelloBack(version) if version != frames.VERSION:
                 self._load_failed(
                     LoadFailed(f"the engine speaks version {version}, the server {frames.VERSION}", permanent=True)
@@ -322,9 +256,7 @@ class EngineHandle:
         self._load_failed(self._lost_in_load())
         for stream in self._streams.values():
             stream.fail(self._death())
-        for answer in (*self._pings.values(), *self._counts.values(), *self._probes.values()):
-            if not answer.done():
-                answer.set_exception(self._death())
+        self._questions.fail(self._death)
 
     def _load_failed(self, error: LoadFailed) -> None:
         if not self._loaded.done():
@@ -357,11 +289,6 @@ class _Link(asyncio.Protocol):
         self._handle._lost()
 
 
-def _settle(answer: "asyncio.Future[Reply] | None", reply: "Reply") -> None:
-    if answer is not None and not answer.done():
-        answer.set_result(reply)
-
-
 def _nobody() -> None: ...
 
 
@@ -369,13 +296,3 @@ def _retrieve(future: "asyncio.Future[ModelInfo]") -> None:
     """A load nobody waits for any more may fail without a complaint about an unread exception."""
     if not future.cancelled():
         future.exception()
-
-
-def package_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The child starts with -P, so that a file in the working directory cannot shadow a module; in a checkout
-    the package itself must then be named."""
-    root = Path(appliance.__file__).resolve().parent.parent
-    if root.name == "site-packages":
-        return dict(environ)
-    already = environ.get("PYTHONPATH")
-    return {**environ, "PYTHONPATH": f"{root}{os.pathsep}{already}" if already else str(root)}

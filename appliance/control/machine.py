@@ -14,7 +14,7 @@ from appliance.config.deployment import ModelSpec
 from appliance.config.sources import parse
 from appliance.control import blas, footprint
 from appliance.control.demand import Demand, Place
-from appliance.control.handle import Backend, Blank, Launch
+from appliance.control.launch import Backend, Blank, Launch
 from appliance.errors import LoadFailed
 from appliance.models.store import Store
 from appliance.vocab.spec import EngineSettings, EngineSpec

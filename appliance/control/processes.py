@@ -9,7 +9,8 @@ from appliance import log
 from appliance.config.deployment import ModelSpec
 from appliance.control import memory, registry
 from appliance.control.demand import Demand
-from appliance.control.handle import Backend, EngineHandle, Launch
+from appliance.control.handle import EngineHandle
+from appliance.control.launch import Backend, Launch
 from appliance.control.machine import Machine
 from appliance.control.run import Run
 from appliance.control.sizes import Sizes

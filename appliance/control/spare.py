@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass
 
 from appliance import log
-from appliance.control.handle import Blank, EngineHandle
+from appliance.control.handle import EngineHandle
+from appliance.control.launch import Blank
 from appliance.control.tasks import Own
 from appliance.errors import EngineDied, LoadFailed
 
