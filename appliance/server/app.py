@@ -1,6 +1,7 @@
 """The HTTP application: which path is answered by what, and how Sanic is told to stay out of the way."""
 
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
@@ -74,6 +75,9 @@ OPEN = frozenset({"/healthz", "/health", "/readyz"})
 OTHER = "other"
 """The endpoint of a request to any other path, as it is counted: clients choose what paths they try."""
 
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""What no header may hold (RFC 9110, 5.5); some take a lone carriage return for the end of a line."""
+
 NEVER = 10.0**9
 HEADER_SILENCE_SECONDS = 10
 MAX_HEADER_BYTES = 16_384
@@ -102,12 +106,14 @@ def build_app(context: Context) -> Sanic:
 
 
 def _admit(context: Context, request: Request) -> HTTPResponse | None:
-    """Raises UntrustedHost, and BadRequest for several names: whoever passed it on may have looked at another one.
-    Browsers that ask whether a page may call are answered here.
+    """Raises UntrustedHost, and BadRequest for headers that whoever passed them on may have read otherwise. Browsers
+    that ask whether a page may call are answered here.
     """
     server = context.running.deployment.server
     if len(request.headers.getall("host", [])) > 1:
         raise BadRequest("the request has several Host headers")
+    if odd := next((name for name, value in request.headers.items() if CONTROL.search(f"{name}{value}")), None):
+        raise BadRequest(f"the header {odd[:40]!r} holds a control character")
     check_host(request.headers.getone("host", None), server.trusted_hosts)
     if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
         asked = request.headers.getone("origin", None)

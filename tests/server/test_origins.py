@@ -125,10 +125,27 @@ def test_what_needs_no_key_is_for_no_page_of_others(keyed: Up, headers: dict[str
     assert httpx.get(f"{keyed.url}/metrics", headers=headers, timeout=PATIENCE).status_code == status
 
 
-def test_a_request_to_two_names_is_none(keyed: Up) -> None:
+AMBIGUOUS = {
+    "two names": b"host: localhost\r\nhost: evil.example",
+    "the same name twice": b"host: localhost\r\nhost: localhost",
+    "a lone carriage return": b"host: localhost\r\nx-a: b\rx-c: d",
+    "a zero": b"host: localhost\r\nx-a: b\x00c",
+    "a zero in a name": b"host: localhost\r\nx\x00y: b",
+    "a bell": b"host: localhost\r\nx-a: \x07",
+}
+
+
+@pytest.mark.parametrize("headers", AMBIGUOUS.values(), ids=AMBIGUOUS)
+def test_a_request_that_others_may_read_otherwise_is_none(keyed: Up, headers: bytes) -> None:
     with keyed.connection() as sock:
-        sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n")
+        sock.sendall(b"GET /healthz HTTP/1.1\r\n" + headers + b"\r\n\r\n")
         assert read_response(sock)[0] == 400
+
+
+def test_a_header_may_hold_tabs_and_any_letters(keyed: Up) -> None:
+    with keyed.connection() as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-a: a\tb \xc3\xa4\r\n\r\n")
+        assert read_response(sock)[0] == 200
 
 
 @pytest.fixture(scope="module")
