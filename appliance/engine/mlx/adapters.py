@@ -9,6 +9,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
+from appliance import log
 from appliance.engine.adapter import Adapter
 from appliance.errors import EngineFault
 
@@ -67,6 +68,8 @@ class Adapters:
             value = stored[factor.name]
             sides.setdefault(factor.path, {})[factor.side] = value.T if factor.turned else value
         mx.eval(sides)
+        held = sum(side.nbytes for pair in sides.values() for side in pair.values())
+        log.get().info("engine.adapter_read", adapter=adapter.directory, bytes=held)
         return {
             path: Adapted(self._layers[path], pair["a"], pair["b"], adapter.scale) for path, pair in sides.items()
         }
