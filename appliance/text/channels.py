@@ -348,9 +348,11 @@ class Channels:
         if self._space or (hold_space and text[-1].isspace()):
             text = self._space + text
             keep = min(len(text) - len(text.rstrip()), _HELD_SPACE) if hold_space else 0
-        text, self._space = text[: len(text) - keep], text[len(text) - keep :]
-        self._reasoned = self._reasoned or (kind is ReasoningDelta and bool(text))
+        self._space = ""
+        if keep:
+            text, self._space = text[:-keep], text[-keep:]
         if text:
+            self._reasoned = self._reasoned or kind is ReasoningDelta
             end = self.resolved - keep
             self._out.append(Piece(end - len(text), end, kind(text)))
 

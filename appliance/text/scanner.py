@@ -54,14 +54,20 @@ class Scanner:
 
     def _read(self, whole: str, begin: int) -> Scan:
         """`whole` is what was held and what came; up to `begin` it has been read before."""
-        node, found = self._node, self._found
-        for at in range(begin, len(whole)):
-            node = _step(node, whole[at])
+        assert self._starts is not None
+        node, found, at = self._node, self._found, begin
+        while at < len(whole):
+            if node is self._root:
+                if (first := self._starts.search(whole, at)) is None:
+                    break
+                at = first.start()
+            node = node.go.get(whole[at]) or _step(node, whole[at])
+            at += 1
             if node.pattern is not None:
-                start = at + 1 - len(node.pattern)
+                start = at - len(node.pattern)
                 found = (start, node.pattern) if found is None or start < found[0] else found
             # Something that began further left may still become a match: then it wins.
-            if found is not None and at + 1 - node.depth >= found[0]:
+            if found is not None and at - node.depth >= found[0]:
                 return self._matched(whole, found)
         kept = len(whole) - node.depth
         self._held, self._node = whole[kept:], node
