@@ -1,7 +1,7 @@
 """Engines without weights: they count and render the prompts of models that are not in memory, and end when idle."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,6 +10,7 @@ import msgspec
 
 from appliance import log
 from appliance.control.demand import Demand
+from appliance.control.footprint import BASE_BYTES
 from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
 from appliance.control.tasks import Own
@@ -19,31 +20,47 @@ IDLE_SECONDS = 60.0
 START_SECONDS = 120.0
 STOP_GRACE_SECONDS = 5.0
 MOST = 4
-"""Beyond this the longest unused one ends; they take a few hundred MiB each, which no ledger counts."""
+"""Beyond this the longest unused one ends."""
 
 _log = log.get()
 
 
 @dataclass(eq=False, slots=True)
 class _Reader:
-    """One process. `unneeded` asks it to end."""
+    """One process, expected to take so many bytes. `unneeded` asks it to end."""
 
     ready: asyncio.Future[EngineHandle]
+    bytes: int
     users: int = 0
     unneeded: asyncio.Event = field(default_factory=asyncio.Event)
     alarm: asyncio.TimerHandle | None = None
 
 
 class Readers:
-    """At most one per model's files. `close` them in the end; whoever owns their tasks awaits them."""
+    """At most one per model's files. `close` them in the end; whoever owns their tasks awaits them.
 
-    def __init__(self, machine: Machine, own: Own, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._machine, self._own, self._idle_seconds = machine, own, idle_seconds
+    `told` what they take together, in bytes, whenever that has changed.
+    """
+
+    def __init__(
+        self, machine: Machine, own: Own, told: Callable[[int], None], idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._machine, self._own, self._told, self._idle_seconds = machine, own, told, idle_seconds
         self._readers: dict[str, _Reader] = {}
         self._closed = False
 
     def __len__(self) -> int:
         return len(self._readers)
+
+    @property
+    def bytes(self) -> int:
+        """What they are expected to take together: what a process without weights does."""
+        return sum(reader.bytes for reader in self._readers.values())
+
+    def release(self, fingerprint: str) -> None:
+        """End that of this model once nobody uses it: an engine that can read is being loaded."""
+        if (reader := self._readers.get(fingerprint)) is not None and not reader.users:
+            reader.unneeded.set()
 
     @asynccontextmanager
     async def hold(self, demand: Demand) -> AsyncIterator[EngineHandle]:
@@ -74,7 +91,9 @@ class Readers:
         idle = [reader for reader in self._readers.values() if not reader.users]
         if len(self._readers) >= MOST and idle:
             idle[0].unneeded.set()
-        reader = self._readers[demand.fingerprint] = _Reader(asyncio.get_running_loop().create_future())
+        size = BASE_BYTES["fake" if demand.first.source.kind == "fake" else "mlx"]
+        reader = self._readers[demand.fingerprint] = _Reader(asyncio.get_running_loop().create_future(), size)
+        self._told(self.bytes)
         self._own(self._run(demand, reader), f"reader {demand.first.name}")
         return reader
 
@@ -111,7 +130,10 @@ class Readers:
         """Nobody new gets this one."""
         if reader.alarm is not None:
             reader.alarm.cancel()
-        self._readers = {of: each for of, each in self._readers.items() if each is not reader}
+        kept = {of: each for of, each in self._readers.items() if each is not reader}
+        if len(kept) < len(self._readers):
+            self._readers = kept
+            self._told(self.bytes)
 
 
 async def _first(*events: Coroutine[Any, Any, object]) -> None:

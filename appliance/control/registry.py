@@ -135,6 +135,11 @@ def on_measured(
     return settle(state, [], now)
 
 
+def on_aside(state: Registry, size: int, now: float) -> Transition:
+    """Processes that hold no weights take so many bytes: engines may grow by less. No load is refused for them."""
+    return settle(replace(state, aside=size), [], now)
+
+
 def on_lost(state: Registry, number: int, now: float) -> Transition:
     """Process `number` stopped answering after it was ready: no lease on it is worth anything from here on."""
     engine = state.of(number)

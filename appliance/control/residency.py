@@ -144,13 +144,15 @@ class RolledBack:
 class Registry:
     """`names` maps each model to the fingerprint that serves it; `spawned` is the newest process number, `sharing`
     the budget and the processes the last Share was for. `capacity` bytes of this machine engines have or could get,
-    None where that was not measured. `hands` holds, by model, what was done by hand and still is so.
+    None where that was not measured; `aside` are those that processes without weights take of the budget. `hands`
+    holds, by model, what was done by hand and still is so.
     """
 
     engines: Engines = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     terms: Terms = Terms()
     capacity: int | None = None
+    aside: int = 0
     former: Mapping[str, Want] = field(default_factory=dict)
     rolled: Mapping[str, RolledBack] = field(default_factory=dict)
     hands: Mapping[str, Hand] = field(default_factory=dict)

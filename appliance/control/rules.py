@@ -31,7 +31,7 @@ def settle(state: Registry, effects: list[Effect], now: float) -> Transition:
             state, caused = rule(state, now)
             effects += caused
     resident = [engine for engine in state.engines.values() if engine.state in IN_MEMORY]
-    budget = state.terms.policy.budget - state.terms.policy.spare
+    budget = state.terms.policy.budget - state.terms.policy.spare - state.aside
     sharing = (budget, *sorted(engine.number for engine in resident))
     if sharing != state.sharing:
         state = replace(state, sharing=sharing)

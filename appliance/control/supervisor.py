@@ -117,7 +117,9 @@ class Supervisor:
             next_id=self.next_id,
         )
         self.counts = self._processes.counts
-        self.readers = Readers(self._machine, self._own, reader_idle)
+        self.readers = Readers(
+            self._machine, self._own, lambda size: self._happen(registry.on_aside, size), reader_idle
+        )
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -346,6 +348,7 @@ class Supervisor:
                     answer.set_exception(error)
             case Spawn(fingerprint, number):
                 self._own(self._touch(self._demands[fingerprint].first), "touch")
+                self.readers.release(fingerprint)
                 self._processes.start(number, self._demands[fingerprint])
             case Stop(number):
                 self._processes.stop(number)

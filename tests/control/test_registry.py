@@ -266,8 +266,10 @@ def test_the_share_of_free_memory_follows_the_engines_in_memory():
     assert shares(machine) == [250]
     machine(registry.on_ready, 1)
     assert shares(machine) == []
+    machine(registry.on_aside, 100)
+    assert shares(machine) == [200]
     machine(registry.on_gone, 1, None, False)
-    assert shares(machine) == [700]
+    assert shares(machine) == [600]
 
 
 def test_a_smaller_budget_gives_up_idle_engines():

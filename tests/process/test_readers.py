@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.config.deployment import Deployment
+from appliance.control.footprint import FAKE_BASE_BYTES
 from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
 from appliance.errors import LoadFailed, TemplateFailed, Unavailable
@@ -103,6 +104,19 @@ async def test_only_so_many_are_kept(site: Site) -> None:
         async with asyncio.timeout(PATIENCE):
             while len(supervisor.readers) > 4:
                 await asyncio.sleep(0)
+
+
+async def test_they_count_in_the_budget_and_end_when_their_model_is_loaded(site: Site) -> None:
+    site.script("m")
+    deployment = site.deployment({"m": {}})
+    async with serving(site, deployment) as supervisor:
+        assert supervisor.readers.bytes == 0
+        await counted(supervisor, deployment, "m")
+        assert supervisor.readers.bytes == FAKE_BASE_BYTES
+        async with supervisor.acquire(deployment.models["m"]), asyncio.timeout(PATIENCE):
+            while len(supervisor.readers):
+                await asyncio.sleep(0)
+            assert supervisor.readers.bytes == 0
 
 
 async def test_nothing_is_counted_once_it_is_over(site: Site) -> None:
