@@ -5,6 +5,7 @@ import pytest
 from appliance.engine.answer import Wanted, bound
 from appliance.grammar.matcher import Constraint
 from appliance.text import dialects, reasoning
+from appliance.text.dialects.format import ToolFormat, Where
 from appliance.text.reasoning.format import Start
 from appliance.vocab.request import Tool
 from tests.engine.test_answer import grammars
@@ -151,3 +152,23 @@ def test_one_call_alone_is_held_too(name: str) -> None:
     constraint = lazily(name, parallel=False)
     assert not says(constraint, HELD[name][0] + _ODD)
     assert says(constraint, FREE[name][1] + _ODD)
+
+
+EXACT = [row for row in dialects.DIALECTS if row.form is not None and row.form.exact and not row.frames]
+
+
+@pytest.mark.parametrize("format", EXACT, ids=lambda row: row.name)
+def test_where_every_call_is_held_no_other_can_begin(format: ToolFormat) -> None:
+    assert format.form is not None
+    held = {format.form.opening, *(opening.tag for opening in format.form.openings)}
+    constraint = lazily(format.name)
+    for opener in format.openers:
+        if opener.where is Where.LINE:
+            assert any(bar.startswith(opener.text) for bar in format.form.barred), opener
+        elif opener.text not in held:
+            assert not says(constraint, f"I see. {opener.text}"), opener
+
+
+def test_an_old_way_to_call_that_is_barred_is_text_up_to_its_block() -> None:
+    assert says(lazily("command"), "Action: run\nand rest")
+    assert not says(lazily("command"), "Plan.\nAction:\n```json\n[")
