@@ -14,6 +14,8 @@ from appliance.control.footprint import BASE_BYTES
 from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
 from appliance.control.tasks import Own
+from appliance.control.vigil import watch
+from appliance.control.watchdog import FLOOR_SECONDS, SLOWER, Bound
 from appliance.errors import LoadFailed, Unavailable
 
 IDLE_SECONDS = 60.0
@@ -39,13 +41,16 @@ class _Reader:
 class Readers:
     """At most one per model's files. `close` them in the end; whoever owns their tasks awaits them.
 
-    `told` what they take together, in bytes, whenever that has changed.
+    `told` what they take together, in bytes, whenever that has changed. One that answers nothing for as long as
+    `bound` allows is killed.
     """
 
     def __init__(
         self, machine: Machine, own: Own, told: Callable[[int], None], idle_seconds: float = IDLE_SECONDS
     ) -> None:
         self._machine, self._own, self._told, self._idle_seconds = machine, own, told, idle_seconds
+        # They take no steps, and before its first an engine has longer.
+        self.bound = Bound(FLOOR_SECONDS / SLOWER)
         self._readers: dict[str, _Reader] = {}
         self._closed = False
 
@@ -109,7 +114,7 @@ class Readers:
                 await handle.ready(START_SECONDS)
                 _log.info("reader.ready", model=demand.first.name, pid=handle.pid)
                 reader.ready.set_result(handle)
-                await _first(reader.unneeded.wait(), handle.disconnected())
+                await _first(reader.unneeded.wait(), watch(handle, self.bound, demand.stall_target))
             finally:
                 self._forget(reader)
                 code = await handle.stop(STOP_GRACE_SECONDS)

@@ -12,10 +12,11 @@ from appliance.config.deployment import Deployment
 from appliance.control.footprint import FAKE_BASE_BYTES
 from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
-from appliance.errors import LoadFailed, TemplateFailed, Unavailable
+from appliance.control.watchdog import Bound
+from appliance.errors import EngineDied, LoadFailed, TemplateFailed, Unavailable
 from appliance.vocab.request import Message, TextPrompt
 from appliance.vocab.spec import ChatPrompt
-from tests.process.site import Site
+from tests.process.site import Site, stopped
 
 PATIENCE = 30
 PROMPT = ChatPrompt(messages=(Message(role="user", content="how many tokens"),))
@@ -71,6 +72,19 @@ async def test_what_counts_ends_when_it_is_idle_and_starts_again(site: Site) -> 
             assert (await handle.ended()).code == 0
         _, again = await counted(supervisor, deployment, "m")
         assert again != handle.pid
+
+
+async def test_one_that_answers_nothing_is_killed_and_another_one_counts(site: Site) -> None:
+    site.script("m")
+    deployment = site.deployment({"m": {}})
+    async with serving(site, deployment) as supervisor:
+        supervisor.readers.bound = Bound(0.2)
+        _, first = await counted(supervisor, deployment, "m")
+        await stopped(first)
+        with pytest.raises(EngineDied):
+            await counted(supervisor, deployment, "m")
+        _, second = await counted(supervisor, deployment, "m")
+        assert second != first
 
 
 async def test_weights_that_cannot_be_loaded_do_not_matter(site: Site) -> None:
