@@ -3,8 +3,9 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx_lm.models.cache import BatchKVCache
 
-from appliance.engine.mlx import cpu_fast
+from appliance.engine.mlx import cpu_fast, kv
 from appliance.engine.mlx.cpu_attention import Attention
 from appliance.engine.mlx.cpu_rotation import KEPT, Rotation
 
@@ -61,6 +62,20 @@ def test_angles_are_kept_for_their_place_alone():
         for _ in range(2):
             ours, theirs = (f(x, 64, offset=offset, **OPTIONS) for f in (mine, THEIRS))
             assert mx.abs(ours - theirs).max().item() <= 1e-6
+
+
+def test_layers_that_share_places_move_on_alone():
+    caches = [BatchKVCache([1, 0]) for _ in range(3)]
+    keys = mx.zeros((2, 1, 4, 8))
+    for cache in caches[:2]:
+        cache.update_and_fetch(keys, keys)
+    kv.share_places(caches)
+    assert caches[0].offset is caches[1].offset
+    assert caches[2].offset.tolist() == [-1, 0]
+    caches[0].update_and_fetch(keys, keys)
+    caches[1].prepare(right_padding=[0, 2])
+    caches[1].finalize()
+    assert [cache.offset.tolist() for cache in caches] == [[7, 8], [3, 2], [-1, 0]]
 
 
 def test_models_use_them_once_installed(monkeypatch):

@@ -11,6 +11,7 @@ import mlx.nn as nn
 
 from appliance import log
 from appliance.engine.adapter import Adapter
+from appliance.engine.mlx.kv import share_places
 from appliance.errors import EngineFault
 
 Forward = Callable[..., mx.array]
@@ -46,6 +47,7 @@ class Adapters:
 
         def forward(tokens: mx.array, cache: Any) -> mx.array:
             self._use(name)
+            share_places(cache)
             logits: mx.array = self._model(tokens, cache=cache)
             return logits
 

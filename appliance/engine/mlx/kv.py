@@ -101,6 +101,16 @@ def grow_by_parts(caches: Caches, length: int) -> None:
             leaf.step = step
 
 
+def share_places(caches: Caches) -> None:
+    """Let all layers of a batch have one array of how many tokens each row has, which each holds for itself: what is
+    computed from it, such as rotary angles, is then seen to be the same. None of them writes into it.
+    """
+    plain = [leaf for leaf in leaves(caches) if type(leaf) is BatchKVCache]
+    for leaf in plain[1:]:
+        if leaf._idx == plain[0]._idx:
+            leaf.offset = plain[0].offset
+
+
 def in_form(caches: Caches, form: KvForm | None) -> Caches:
     """Those that can be, in this form; the others (windows, states) have but one."""
     return [_in_form(cache, form) for cache in caches]
