@@ -3,7 +3,7 @@
 import re
 
 from appliance.text import json_body
-from appliance.text.dialects.format import ToolFormat, anywhere
+from appliance.text.dialects.format import ToolFormat, Written, anywhere, json_text
 from appliance.text.forms import Form, json_call
 from appliance.text.openings import Opening
 from appliance.text.reader import Landing, NotACall, Reader, Steps
@@ -26,6 +26,11 @@ def read(reader: Reader) -> Steps[Landing | None]:
     return None
 
 
+def write(calls: Written) -> str:
+    """Each call behind its name."""
+    return "".join(f"{_OPEN}{name}\n{json_text(arguments)}" for name, arguments in calls)
+
+
 _LATER = Opening("\n", lambda lark, schema: lark.json(schema), tag=_OPEN)
 FORM = Form(json_call("", "\n", ""), begin=_OPEN, each=True, openings=(_LATER,))
 
@@ -35,5 +40,6 @@ FORMAT = ToolFormat(
     openers=anywhere(_OPEN),
     read=read,
     start=_OPEN,
+    write=write,
     form=FORM,
 )

@@ -1,7 +1,7 @@
 """A bare list of objects, which may be fenced, as xLAM writes it."""
 
 from appliance.text import json_body
-from appliance.text.dialects.format import ToolFormat, at_line
+from appliance.text.dialects.format import ToolFormat, as_objects, at_line
 from appliance.text.forms import Form, json_call
 from appliance.text.openings import SPACE, listed
 from appliance.text.reader import Reader, Steps
@@ -30,4 +30,4 @@ FORM = Form(
     exact=False,
 )
 
-FORMAT = ToolFormat(name="xlam", openers=at_line(_LIST, _FENCE), read=read, form=FORM)
+FORMAT = ToolFormat(name="xlam", openers=at_line(_LIST, _FENCE), read=read, write=as_objects, form=FORM)
