@@ -2,6 +2,9 @@
 
 import json
 
+import pytest
+
+from appliance.text import dialects
 from appliance.text.recipe import in_words
 from appliance.vocab.request import Message, Tool, ToolCall
 from appliance.vocab.spec import ChatPrompt
@@ -43,3 +46,11 @@ def test_a_call_as_it_is_shown_reads_back():
     folded = fold(channels("json", declared={"rent": RENT.parameters}), [shown])
     assert folded.content == "At once."
     assert [(name, json.loads(text)) for name, text in folded.calls] == [("rent", {"boat": "kayak"})]
+
+
+@pytest.mark.parametrize("row", [row for row in dialects.DIALECTS if row.write], ids=lambda row: row.name)
+def test_what_a_format_writes_it_reads(row: dialects.ToolFormat) -> None:
+    assert row.write is not None
+    text = row.write([("f", {"a": "b"}), ("f", {"a": "c"})])
+    folded = fold(channels(row.name, declared={"f": {}}), [text])
+    assert ([name for name, _ in folded.calls], folded.content) == (["f", "f"], "")

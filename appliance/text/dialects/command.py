@@ -4,7 +4,7 @@ Command R and R+ write `Action:` and a fenced list.
 """
 
 from appliance.text import json_body
-from appliance.text.dialects.format import ToolFormat, anywhere, at_line
+from appliance.text.dialects.format import ToolFormat, Write, Written, anywhere, at_line, json_text
 from appliance.text.forms import Form, Schema, json_call
 from appliance.text.lark import Lark
 from appliance.text.openings import SPACE, fenced
@@ -32,9 +32,17 @@ def _one(lark: Lark, name: str, schema: Schema) -> str:
 _OF_R = json_call('\n    {"tool_name": "', '", "parameters": ')
 
 
-def _format(name: str, form: Form, *aliases: str) -> ToolFormat:
+def write(calls: Written) -> str:
+    """A fenced list, as Command R writes it."""
+    objects = json_text([{"tool_name": name, "parameters": arguments} for name, arguments in calls])
+    return f"{_OLD} {_FENCE}json\n{objects}\n{_FENCE}"
+
+
+def _format(name: str, form: Form, *aliases: str, write: Write | None = None) -> ToolFormat:
     openers = (*anywhere(_OPEN), *at_line(_OLD))
-    return ToolFormat(name=name, aliases=aliases, openers=openers, read=read, markers=(_CLOSE,), form=form)
+    return ToolFormat(
+        name=name, aliases=aliases, openers=openers, read=read, markers=(_CLOSE,), write=write, form=form
+    )
 
 
 FORMAT = _format(
@@ -55,4 +63,5 @@ R = _format(
         exact=False,
     ),
     "command_r_plus",
+    write=write,
 )
