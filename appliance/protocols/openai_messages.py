@@ -38,12 +38,16 @@ class ChatMessage(msgspec.Struct):
     reasoning_content: str | None = None
     reasoning: str | None = None
     function_call: _Function | None = None
+    prefix: bool | None = None
 
 
 def to_messages(name: str, messages: list[ChatMessage]) -> tuple[Message, ...]:
     """The turns, checked. Raises BadRequest naming the JSON path, Unsupported for what is not text."""
     if not messages:
         raise BadRequest(f"`{name}` must hold at least one message", param=name)
+    if messages[-1].prefix and messages[-1].role != "assistant":
+        place = f"{name}[{len(messages) - 1}].prefix"
+        raise BadRequest(f"`{place}`: only an assistant message can be continued", param=place)
     return tuple(_message(f"{name}[{at}]", message) for at, message in enumerate(messages))
 
 
@@ -82,6 +86,7 @@ def _assistant(place: str, message: ChatMessage) -> Message:
         name=message.name,
         tool_calls=calls,
         reasoning=thought,
+        prefix=bool(message.prefix),
     )
 
 

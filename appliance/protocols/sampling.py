@@ -184,8 +184,10 @@ def include_usage(given: Mapping[str, Any]) -> bool:
 
 
 def continues(given: Mapping[str, Any]) -> bool:
-    """`continue_final_message` and `add_generation_prompt`. Raises BadRequest where they contradict."""
-    wanted = given.get("continue_final_message", False)
+    """`continue_final_message`, or its other form, `prefix` on the last message; and `add_generation_prompt`. Raises
+    BadRequest where they contradict.
+    """
+    wanted = given.get("continue_final_message", given["messages"][-1].prefix)
     prompts = given.get("add_generation_prompt")
     if wanted and prompts:
         raise BadRequest(

@@ -19,7 +19,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn; its parts are joined to one text. A `mark` says that conversations may part behind it; `parts` are
-    lengths of its content behind which they may.
+    lengths of its content behind which they may. A `prefix` is the beginning of an answer its client wants more of.
     """
 
     role: Role
@@ -30,6 +30,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: str | None = None
     mark: bool = False
     parts: tuple[int, ...] = ()
+    prefix: bool = False
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -185,6 +185,11 @@ BAD: dict[str, tuple[bytes, str | None, str]] = {
                                       "nested deeper"),
     "chat_template_kwargs past 64 bits": (body(chat_template_kwargs={"a": 2**70}), "chat_template_kwargs", "64 bits"),
     "reasoning_effort unknown": (body(reasoning_effort="huge"), "reasoning_effort", "one of none"),
+    "a user message as prefix": (said({**USER, "prefix": True}), "messages[0].prefix", "assistant"),
+    "a prefix that is no flag": (said(USER, {"role": "assistant", "content": "x", "prefix": "It"}),
+                                 "messages[1].prefix", "true or false"),
+    "a prefix and a prompt": (said(USER, {"role": "assistant", "content": "x", "prefix": True}).replace(
+        b'"model"', b'"add_generation_prompt": true, "model"'), "continue_final_message", "cannot both"),
     "continue a user message": (body(continue_final_message=True), "continue_final_message", "assistant"),
     "continue and prompt": (body(continue_final_message=True, add_generation_prompt=True), "continue_final_message",
                             "both"),
@@ -342,12 +347,23 @@ def test_a_body_becomes_a_request(fields: dict[str, Any], expected: dict[str, An
     assert {name: getattr(request, name) for name in expected} == expected
 
 
-def test_an_assistant_message_can_be_continued() -> None:
-    request = decode(
-        body(messages=[USER, {"role": "assistant", "content": "It is"}], continue_final_message=True,
-             add_generation_prompt=False)
-    )  # fmt: skip
-    assert request.continue_final
+BEGUN = {"role": "assistant", "content": "It is"}
+CONTINUED: dict[str, tuple[dict[str, Any], bool]] = {
+    "by its field": (
+        {"messages": [USER, BEGUN], "continue_final_message": True, "add_generation_prompt": False}, True),
+    "by the message's own prefix": ({"messages": [USER, {**BEGUN, "prefix": True}]}, True),
+    "by a prefix, and no prompt for another": (
+        {"messages": [USER, {**BEGUN, "prefix": True}], "add_generation_prompt": False}, True),
+    "not, as it is none": ({"messages": [USER, {**BEGUN, "prefix": False}]}, False),
+    "not, as the field says so": (
+        {"messages": [USER, {**BEGUN, "prefix": True}], "continue_final_message": False}, False),
+    "not, as more was said since": ({"messages": [USER, {**BEGUN, "prefix": True}, USER]}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "continued"), CONTINUED.values(), ids=CONTINUED.keys())
+def test_an_assistant_message_can_be_continued(fields: dict[str, Any], continued: bool) -> None:
+    assert decode(body(**fields)).continue_final is continued
 
 
 def test_a_schema_may_be_as_deep_as_the_limit() -> None:
