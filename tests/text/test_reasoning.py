@@ -20,6 +20,8 @@ CASES = [
     ("deepseek_r1", "", "<think>why</think>yes", "why", "yes"),
     ("deepseek_r1", "", "why", "why", ""),
     ("ernie", "<think>\n", "why\n</think>\n\n<response>\nyes\n</response>\n", "why", "yes"),
+    ("think", "<think>\n", "why\n</think>\n\n<response>\nyes\n</response>\n", "why", "yes"),
+    ("think_tags", "", "<think>why</think><response>yes</response>", "why", "<response>yes</response>"),
     ("ernie", "", "<think>why</think>a <response> is a tag</response>", "why", "a <response> is a tag</response>"),
     ("gemma4_channel", "", "<|channel>thought\nwhy\n<channel|>yes", "why", "yes"),
     ("gemma4_channel", "<|channel>thought\n<channel|>", "yes", "", "yes"),

@@ -7,7 +7,7 @@ from appliance.text.reasoning.format import Reasoning
 
 REASONING = Reasoning(
     name="think_tags",
-    aliases=("think", "qwen3", "glm", "glm45", "kimi", "nemotron", "hermes", "exaone", "smollm3", "kimi_k2", "olmo3"),
+    aliases=("qwen3", "glm", "glm45", "kimi", "nemotron", "hermes", "exaone", "smollm3", "kimi_k2", "olmo3"),
     open=("<think>",),
     close=("</think>",),
 )
