@@ -1,7 +1,6 @@
 """The HTTP application: which path is answered by what, and how Sanic is told to stay out of the way."""
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
@@ -21,6 +20,7 @@ from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
 from appliance.server.generation import serve
+from appliance.server.head import fault
 from appliance.server.openapi import descriptions
 from appliance.server.origins import check_host, granted, preflight
 
@@ -75,9 +75,6 @@ OPEN = frozenset({"/healthz", "/health", "/readyz"})
 OTHER = "other"
 """The endpoint of a request to any other path, as it is counted: clients choose what paths they try."""
 
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-"""What no header may hold (RFC 9110, 5.5); some take a lone carriage return for the end of a line."""
-
 NEVER = 10.0**9
 HEADER_SILENCE_SECONDS = 10
 MAX_HEADER_BYTES = 16_384
@@ -110,10 +107,9 @@ def _admit(context: Context, request: Request) -> HTTPResponse | None:
     that ask whether a page may call are answered here.
     """
     server = context.running.deployment.server
-    if len(request.headers.getall("host", [])) > 1:
-        raise BadRequest("the request has several Host headers")
-    if odd := next((name for name, value in request.headers.items() if CONTROL.search(f"{name}{value}")), None):
-        raise BadRequest(f"the header {odd[:40]!r} holds a control character")
+    if (wrong := fault(request.head)) is not None:
+        request.stream.keep_alive = False  # where the next one begins is as doubtful
+        raise BadRequest(wrong)
     check_host(request.headers.getone("host", None), server.trusted_hosts)
     if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
         asked = request.headers.getone("origin", None)

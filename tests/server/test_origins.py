@@ -132,14 +132,38 @@ AMBIGUOUS = {
     "a zero": b"host: localhost\r\nx-a: b\x00c",
     "a zero in a name": b"host: localhost\r\nx\x00y: b",
     "a bell": b"host: localhost\r\nx-a: \x07",
+    "a space before a colon": b"host: localhost\r\ncontent-length : 44",
+    "a tab before a colon": b"host: localhost\r\ntransfer-encoding\t: chunked",
+    "a letter no name has": b"host: localhost\r\ncontent-length\xa0: 44",
+    "a line feed alone": b"host: localhost\r\nx-a: b\ncontent-length: 44",
+    "a line without a name": b"host: localhost\r\n: b",
+    "a length behind a control character": b"host: localhost\r\ncontent-length: \x0b1",
+    "a length in other digits": b"host: localhost\r\ncontent-length: \xd9\xa1",
+    "chunks behind a control character": b"host: localhost\r\ntransfer-encoding: \x0bchunked",
+    "chunks behind a space of another kind": b"host: localhost\r\ntransfer-encoding: \xc2\xa0chunked",
+    "a host behind a user": b"host: evil.example@localhost",
+    "a host with a path": b"host: localhost/evil.example",
+    "a host with a fragment": b"host: localhost#evil.example",
+    "a host behind an address": b"host: [::1].evil.example",
+    "a name in brackets": b"host: [evil.example]",
+    "a host behind a space of another kind": b"host: \xc2\xa0localhost",
 }
+HIDDEN = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 @pytest.mark.parametrize("headers", AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_a_request_that_others_may_read_otherwise_is_none(keyed: Up, headers: bytes) -> None:
+    """Nor is what comes behind it: where that begins is as doubtful."""
     with keyed.connection() as sock:
-        sock.sendall(b"GET /healthz HTTP/1.1\r\n" + headers + b"\r\n\r\n")
-        assert read_response(sock)[0] == 400
+        sock.sendall(b"GET /healthz HTTP/1.1\r\n" + headers + b"\r\n\r\n" + HIDDEN)
+        answer = b""
+        try:
+            while data := sock.recv(65536):
+                answer += data
+        except ConnectionError:
+            pass
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_a_header_may_hold_tabs_and_any_letters(keyed: Up) -> None:
