@@ -10,11 +10,11 @@ from appliance.errors import BadRequest
 from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
-from appliance.protocols.keep_alive import keep_alive
 from appliance.protocols.ollama_messages import ChatMessage, to_messages
 from appliance.protocols.ollama_stream import Lines
 from appliance.protocols.openai_tools import ToolParam, to_tools
 from appliance.protocols.sampling import (
+    EXTENSIONS,
     Fraction,
     Name,
     Penalty,
@@ -22,6 +22,7 @@ from appliance.protocols.sampling import (
     Seed,
     Temperature,
     TokenId,
+    common,
     flag,
     logprobs,
     patch,
@@ -96,9 +97,11 @@ _COMMON: dict[str, Reader] = {
     "logprobs": flag,
     "top_logprobs": typed(Annotated[int, Meta(ge=0, le=20)], "an integer from 0 to 20"),
     "stream": flag,
-    "keep_alive": keep_alive,
     "truncate": flag,
     "shift": ignored,
+    # what every protocol takes, `keep_alive` among it
+    **EXTENSIONS,
+    **answer_form.EXTENSIONS,
 }
 
 CHAT: dict[str, Reader] = {
@@ -176,14 +179,13 @@ def _load(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest:
 
 
 def _request(given: dict[str, Any], unknown: tuple[str, ...], **more: Any) -> GenerateRequest:
+    options: SamplingPatch = given.get("options", SamplingPatch())
     return GenerateRequest(
-        model=given["model"],
-        sampling=given.get("options", SamplingPatch()),
-        grammar=given.get("format"),
-        template=template({}, **_thinking(given.get("think"))),
+        **{"stream": True, **common(given)},
+        sampling=patch(given, **options.given()),
+        grammar=answer_form.form(given, given.get("format")),
+        template=template(given, **_thinking(given.get("think"))),
         logprobs=logprobs(given),
-        stream=given.get("stream", True),
-        keep_alive=given.get("keep_alive"),
         truncates=given.get("truncate", False),
         ignored=unknown,
         **more,

@@ -18,7 +18,7 @@ from appliance.vocab.event import (
     ToolCallDelta,
     Usage,
 )
-from appliance.vocab.request import Grammar, Message, SamplingPatch, TextPrompt, Tool, ToolCall
+from appliance.vocab.request import Grammar, Message, SamplingPatch, TextPrompt, TokenRules, Tool, ToolCall
 
 HI = {"role": "user", "content": "hi"}
 HELLO = Message(role="user", content="hi")
@@ -72,6 +72,13 @@ CHATS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nothing loads the model": ({"messages": []}, {"sampling": SamplingPatch(max_tokens=0)}),
     "unknown fields": ({"flavour": 1}, {"ignored": ("flavour",)}),
     "a chat that may be cut": ({"truncate": True, "shift": False}, {"truncates": True, "ignored": ()}),
+    "a form under vLLM's name": ({"structured_outputs": {"regex": "a+"}},
+                                 {"grammar": Grammar("regex", "a+", "structured_outputs.regex"), "ignored": ()}),
+    "extensions beside the options": (
+        {"top_k": 3, "min_tokens": 2, "options": {"top_k": 5}, "priority": 3, "include_stop_str_in_output": True,
+         "chat_template_kwargs": {"style": "short"}, "bad_words": ["x"]},
+        {"sampling": SamplingPatch(top_k=5, min_tokens=2), "priority": -3, "shows_stop": True, "stream": True,
+         "template": {"style": "short"}, "rules": TokenRules(bad_words=("x",)), "ignored": ()}),
     "a model to be kept": ({"keep_alive": "5m"}, {"keep_alive": 300.0, "ignored": ()}),
     "a model to be unloaded": ({"messages": [], "keep_alive": 0}, {"keep_alive": 0.0}),
 }  # fmt: skip
@@ -104,6 +111,7 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "a temperature of 9": (chat(options={"temperature": 9}), "options.temperature", "<= 2"),
     "an empty stop": (chat(options={"stop": [""]}), "options.stop[0]", "1 to 256"),
     "a format of another kind": (chat(format="xml"), "format", "'json' or a JSON schema"),
+    "two forms": (chat(format="json", guided_regex="a"), "guided_regex", "both ask"),
     "think a number": (chat(think=3), "think", "true, false"),
 }
 
