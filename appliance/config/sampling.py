@@ -1,7 +1,7 @@
 """What a request gets: the target its name stands for, and the sampling all layers and policies decide. PURE."""
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +31,13 @@ class Decided:
     said: frozenset[str] = frozenset()
 
 
-def find(deployment: Deployment, asked: str) -> Target:
+def find(deployment: Deployment, asked: str, shown: Callable[[str], bool] = lambda name: True) -> Target:
     """What a name (`name` or `name:profile`) stands for: exact model, exact alias, `peer/model`, longest glob.
 
-    Raises UnknownModel, which names what is near.
+    Raises UnknownModel, which names what is near, of the names that are to be `shown`.
     """
     name, colon, profile = parted(deployment, asked)
-    model, alias = _named(deployment, name)
+    model, alias = _named(deployment, name, shown)
     chosen: tuple[Overlay, ...] = ()
     if colon:
         if profile not in deployment.profiles:
@@ -58,7 +58,7 @@ def parted(deployment: Deployment, asked: str) -> tuple[str, str, str]:
     return (name, colon, profile) if profile in deployment.profiles else (asked, "", "")
 
 
-def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
+def _named(deployment: Deployment, name: str, shown: Callable[[str], bool]) -> tuple[ModelSpec, Alias | None]:
     if name in deployment.models:
         return deployment.models[name], None
     alias = deployment.aliases.get(name)
@@ -66,7 +66,8 @@ def _named(deployment: Deployment, name: str) -> tuple[ModelSpec, Alias | None]:
         return model_of(*elsewhere), None
     alias = alias or _glob(deployment, name)
     if alias is None:
-        hint = did_you_mean(name, listed(deployment)) or f"there are {', '.join(list(listed(deployment))[:8])}"
+        names = [each for each in listed(deployment) if shown(each)]
+        hint = did_you_mean(name, names) or (f"there are {', '.join(names[:8])}" if names else "")
         raise UnknownModel(_sentence(f"there is no model `{name}`", hint), param="model")
     return model_named(deployment, alias.model), alias
 

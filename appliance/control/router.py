@@ -17,6 +17,7 @@ from appliance.config.layers import empty
 from appliance.config.peered import is_peer
 from appliance.config.routing import Failure, Goal, Rule
 from appliance.config.sampling import find, is_named, parted
+from appliance.control.keys import permits
 from appliance.errors import (
     ApplianceError,
     EgressDenied,
@@ -105,7 +106,7 @@ def route(deployment: Deployment, facts: Facts) -> Route:
     elif deployment.routing.unknown_model and not is_named(deployment, name):
         chosen = _unknown(deployment, facts, profile)
     else:
-        target = find(deployment, facts.model)
+        target = find(deployment, facts.model, lambda other: _may_be_told(deployment, facts, other))
         chosen = Route(target, reasons=(f"`{name}` is {_described(target, name)}",))
     if facts.stays and is_peer(chosen.target.model):
         raise EgressDenied(f"{_whose(facts)} may not leave this machine, and `{name}` is elsewhere", param="model")
@@ -171,6 +172,12 @@ def tokens(deployment: Deployment, rule: Rule, facts: Facts) -> int:
 def _reachable(deployment: Deployment, rule: Rule, facts: Facts) -> list[Goal]:
     """Those of its goals that the request may go to."""
     return [goal for goal in rule.use if not (facts.stays and is_peer(find(deployment, goal.to).model))]
+
+
+def _may_be_told(deployment: Deployment, facts: Facts, name: str) -> bool:
+    """Whether a client may learn from an error that this name is there."""
+    key = deployment.security.keys.get(facts.key or "")
+    return permits(key, name) and not (facts.stays and is_peer(find(deployment, name).model))
 
 
 def _whose(facts: Facts) -> str:

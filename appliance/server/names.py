@@ -27,7 +27,10 @@ def shown(deployment: Deployment, key: Key | None, name: str) -> bool:
 def check_shown(deployment: Deployment, key: Key | None, name: str) -> None:
     """Raises NotAllowed, EgressDenied, UnknownModel."""
     check(key, name)
-    if name not in deployment.routing.virtual and _kept_in(deployment, key, name):
+    if name in deployment.routing.virtual:
+        return
+    find(deployment, name, lambda other: shown(deployment, key, other))
+    if _kept_in(deployment, key, name):
         raise EgressDenied(f"`{name}` is elsewhere, where this key's requests may not go", param="model")
 
 

@@ -16,7 +16,7 @@ from tests.server.up import PATIENCE, Up, chat, deployment
 
 SECRETS = {
     name: f"sk-{name}-0123456789abcdef"
-    for name in ("ann", "ci", "old", "few", "one", "day", "strict", "tok", "back", "calm")
+    for name in ("ann", "ci", "old", "few", "one", "day", "strict", "tok", "back", "calm", "near")
 }
 KEYS = """
 security:
@@ -30,6 +30,7 @@ security:
     day: {secret: "${env:day}", limits: {daily_tokens: 5}}
     tok: {secret: "${env:tok}", limits: {tokens: 3/d}}
     back: {secret: "${env:back}", limits: {tokens: 3/d}}
+    near: {secret: "${env:near}", allow: ["fa*", "gpt-4*"]}
     calm: {secret: "${env:calm}", policy: {clamp: {reasoning_budget: [0, 10]}, lock: {include_reasoning: false}}}
     strict:
       secret: "${env:strict}"
@@ -266,3 +267,16 @@ def test_a_keys_policy_binds_reasoning_too(
     shown = guarded.post({"model": "agent", **body}, path, headers=calm).text
     assert "^" in shown
     assert "~" not in shown
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize", "/v1/messages", "/api/chat"])
+def test_who_asks_for_a_name_that_is_not_there_is_told_of_those_their_key_may_use(guarded: Up, path: str) -> None:
+    response = ask(guarded, "near", "fathomless", path=path, max_tokens=2)
+    assert response.status_code == 404
+    assert "`fathomless`; there are faulty, fast" in response.text
+    assert "slow" not in response.text
+
+
+def test_nor_is_who_looks_it_up(guarded: Up) -> None:
+    response = httpx.get(f"{url(guarded)}/v1/models/fathomless", headers={"x-api-key": SECRETS["near"]})
+    assert (response.status_code, "slow" in response.text) == (404, False)
