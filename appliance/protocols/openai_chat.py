@@ -10,18 +10,20 @@ from appliance.errors import BadRequest
 from appliance.protocols.adapter import Decoded
 from appliance.protocols.answer_form import FORMS, form
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
+from appliance.protocols.openai_calls import CallForm
 from appliance.protocols.openai_messages import ChatMessage, to_messages
 from appliance.protocols.openai_prediction import Prediction, predicted
 from appliance.protocols.openai_stream import Fold, StreamEncoder
 from appliance.protocols.openai_tools import (
     Function,
     Named,
+    Offered,
     ToolChoice,
     ToolParam,
     chosen,
     from_functions,
     named,
-    to_tools,
+    offered,
 )
 from appliance.protocols.prompt_logprobs import PROMPT_LOGPROBS, listed, scores_asked
 from appliance.protocols.sampling import (
@@ -58,8 +60,8 @@ FIELDS: dict[str, Reader] = {
     "stream": flag,
     "stream_options": typed(StreamOptions, "an object"),
     # the prompt
-    "tools": typed(list[ToolParam], "a list of tools", to_tools),
-    "tool_choice": typed(str | ToolChoice, "'none', 'auto', 'required', a function or allowed_tools"),
+    "tools": typed(list[ToolParam], "a list of tools", offered),
+    "tool_choice": typed(str | ToolChoice, "'none', 'auto', 'required', a tool or allowed_tools"),
     "parallel_tool_calls": flag,
     # what came before tools
     "functions": typed(list[Function], "a list of functions", from_functions),
@@ -97,7 +99,7 @@ def decode(body: bytes) -> GenerateRequest:
 
 
 def _request(given: dict[str, Any], unknown: tuple[str, ...]) -> GenerateRequest:
-    if given.get("functions") and given.get("tools"):
+    if given.get("functions") and given.get("tools", Offered()).shown:
         raise BadRequest("`functions` and `tools` cannot both be given", param="functions")
     shared = common(given)
     if (scores := scores_asked(given)) is not None:
@@ -130,14 +132,14 @@ def read(body: bytes) -> Decoded:
     """The request, and its answer's two forms."""
     given, unknown = read_fields(body, FIELDS, ("model", "messages"))
     asked = _request(given, unknown)
-    functions = bool(given.get("functions"))
+    calls = CallForm(bool(given.get("functions")), given.get("tools", Offered()).custom)
     return Decoded(
         asked,
-        lambda answer: StreamEncoder(answer, functions=functions),
+        lambda answer: StreamEncoder(answer, calls),
         lambda answer: Fold(
             answer,
+            calls,
             logprobs=asked.logprobs is not None,
-            functions=functions,
             scores=None if asked.rules.scores is None else partial(listed, most=asked.rules.scores),
         ),
     )
@@ -147,4 +149,4 @@ def _tools(given: dict[str, Any]) -> tuple[Tool, ...]:
     if functions := given.get("functions"):
         wanted = given.get("function_call")
         return chosen(functions, named(wanted.name) if isinstance(wanted, Named) else wanted)
-    return chosen(given.get("tools", ()), given.get("tool_choice"))
+    return chosen(given.get("tools", Offered()).shown, given.get("tool_choice"))

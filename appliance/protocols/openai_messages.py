@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.custom_tools import arguments_of
 from appliance.vocab.request import Message, ToolCall
 
 
@@ -20,9 +21,15 @@ class _Function(msgspec.Struct):
     arguments: str
 
 
+class _Custom(msgspec.Struct):
+    name: str
+    input: str
+
+
 class _Call(msgspec.Struct):
     id: str
-    function: _Function
+    function: _Function | None = None
+    custom: _Custom | None = None
     type: str = "function"
 
 
@@ -112,9 +119,17 @@ def _only(name: str) -> str:
 
 
 def _call(place: str, call: _Call) -> ToolCall:
-    if call.type != "function":
-        raise Unsupported(f"`{place}.type` must be 'function', got {call.type[:40]!r}", param=f"{place}.type")
-    return ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
+    match call:
+        case _Call(type="function", function=_Function(name, arguments)):
+            return ToolCall(id=call.id, name=name, arguments=arguments)
+        case _Call(type="custom", custom=_Custom(name, text)):
+            return ToolCall(id=call.id, name=name, arguments=arguments_of(text))
+        case _Call(type="function" | "custom"):
+            raise BadRequest(f"`{place}.{call.type}` is required", param=f"{place}.{call.type}")
+        case _:
+            raise Unsupported(
+                f"`{place}.type` must be 'function' or 'custom', got {call.type[:40]!r}", param=f"{place}.type"
+            )
 
 
 def _text(place: str, message: ChatMessage) -> str | None:

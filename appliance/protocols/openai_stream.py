@@ -13,6 +13,7 @@ import msgspec
 from appliance.errors import ApplianceError
 from appliance.protocols.adapter import Answer
 from appliance.protocols.errors import error_object
+from appliance.protocols.openai_calls import CallForm, CallPieces
 from appliance.vocab.event import (
     Event,
     Failed,
@@ -37,16 +38,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class StreamEncoder:
-    """Feed events, send what comes back. Chunk order and the once-only fields are OpenAI's; to a client that offered
-    `functions` a call is said in their form.
-    """
+    """Feed events, send what comes back. Chunk order and the once-only fields are OpenAI's; calls are in `form`."""
 
-    def __init__(self, answer: Answer, *, functions: bool = False) -> None:
+    def __init__(self, answer: Answer, form: CallForm = CallForm()) -> None:
         self._answer = answer
-        self._functions = functions
+        self._form = form
         self._opened = False
         self._usage: dict[int, Usage] = {}
-        self._called: set[tuple[int, int]] = set()
+        self._calls = [CallPieces(form) for _ in range(answer.choices)]
         common = _encode(
             {
                 "id": answer.id,
@@ -77,10 +76,11 @@ class StreamEncoder:
                 thought = json_text(text)
                 return self._chunk(index, b'{"reasoning_content":%b,"reasoning":%b}' % (thought, thought))
             case ToolCallDelta():
-                return self._tool_call(index, event)
+                return self._pieces(index, self._calls[index].feed(event))
             case Finished(reason, usage):
                 self._usage[index] = usage
-                return self._chunk(index, b"{}", reason=_encode(_reason(reason, self._functions)))
+                rest = self._pieces(index, self._calls[index].end())
+                return rest + self._chunk(index, b"{}", reason=_encode(self._form.reason(reason)))
             case Started() | Failed():
                 return b""
 
@@ -106,20 +106,8 @@ class StreamEncoder:
         choice = b'{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}' % (index, delta, logprobs, reason)
         return self._head + choice + self._tail
 
-    def _tool_call(self, index: int, delta: ToolCallDelta) -> bytes:
-        """Id and name once, with empty arguments: clients join what is repeated."""
-        chunks = b""
-        if (index, delta.index) not in self._called:
-            self._called.add((index, delta.index))
-            opening = _call_object(delta.id, delta.name, "")
-            chunks = self._call_chunk(index, {"index": delta.index, **opening})
-        if delta.arguments:
-            chunks += self._call_chunk(index, {"index": delta.index, "function": {"arguments": delta.arguments}})
-        return chunks
-
-    def _call_chunk(self, index: int, piece: dict[str, Any]) -> bytes:
-        said = {"function_call": piece["function"]} if self._functions else {"tool_calls": [piece]}
-        return self._chunk(index, _encode(said))
+    def _pieces(self, index: int, pieces: list[dict[str, Any]]) -> bytes:
+        return b"".join(self._chunk(index, _encode(self._form.delta(piece))) for piece in pieces)
 
 
 @dataclass(slots=True)
@@ -130,18 +118,13 @@ class _Choice:
     calls: dict[int, list[ToolCallDelta]] = field(default_factory=dict)
     reason: str = "stop"
 
-    def message(self, *, functions: bool) -> dict[str, Any]:
+    def message(self, form: CallForm) -> dict[str, Any]:
         content = "".join(self.text)
         message: dict[str, Any] = {"role": "assistant", "content": content or (None if self.calls else "")}
         if self.reasoning:
             message["reasoning_content"] = message["reasoning"] = "".join(self.reasoning)
         message["refusal"] = None
-        calls = [_whole_call(self.calls[at]) for at in sorted(self.calls)]
-        if calls and functions:
-            message["function_call"] = calls[0]["function"]
-        elif calls:
-            message["tool_calls"] = calls
-        return message
+        return message | form.message([self.calls[at] for at in sorted(self.calls)])
 
 
 class Fold:
@@ -152,13 +135,13 @@ class Fold:
     def __init__(
         self,
         answer: Answer,
+        form: CallForm = CallForm(),
         *,
         logprobs: bool = False,
-        functions: bool = False,
         scores: Callable[[Sequence[TokenLogprob]], Any] | None = None,
     ) -> None:
         self._answer = answer
-        self._functions = functions
+        self._form = form
         self._logprobs = logprobs
         self._choices = [_Choice() for _ in range(answer.choices)]
         self._usage: dict[int, Usage] = {}
@@ -202,14 +185,10 @@ class Fold:
     def _choice(self, index: int, choice: _Choice) -> dict[str, Any]:
         return {
             "index": index,
-            "message": choice.message(functions=self._functions),
+            "message": choice.message(self._form),
             "logprobs": _logprobs(choice.logprobs) if self._logprobs else None,
-            "finish_reason": _reason(choice.reason, self._functions),
+            "finish_reason": self._form.reason(choice.reason),
         }
-
-
-def _reason(reason: str, functions: bool) -> str:
-    return "function_call" if functions and reason == "tool_calls" else reason
 
 
 def usage_object(usages: Iterable[Usage], samples: int | None = None) -> dict[str, Any]:
@@ -255,14 +234,6 @@ def json_text(text: str) -> bytes:
 
 
 _LINE_ENDS = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\x85\u2028\u2029")
-
-
-def _call_object(id: str | None, name: str | None, arguments: str) -> dict[str, Any]:
-    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def _whole_call(pieces: list[ToolCallDelta]) -> dict[str, Any]:
-    return _call_object(pieces[0].id, pieces[0].name, "".join(piece.arguments for piece in pieces))
 
 
 def _logprobs(logprobs: Iterable[TokenLogprob]) -> dict[str, Any]:

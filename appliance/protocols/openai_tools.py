@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.custom_tools import Format, custom_tool
 from appliance.protocols.fields import check_depth
 from appliance.protocols.tool_schema import check_schema
 from appliance.vocab.request import Tool
@@ -23,11 +24,20 @@ class Function(msgspec.Struct):
     strict: bool | None = None
 
 
+class Custom(msgspec.Struct):
+    """A tool whose input is one text, as clients describe it."""
+
+    name: str
+    description: str | None = None
+    format: Format | None = None
+
+
 class ToolParam(msgspec.Struct):
     """A tool as clients send it."""
 
     type: str
     function: Function | None = None
+    custom: Custom | None = None
 
 
 class Named(msgspec.Struct):
@@ -38,7 +48,14 @@ class Named(msgspec.Struct):
 
 class _Reference(msgspec.Struct):
     type: str
-    function: Named
+    function: Named | None = None
+    custom: Named | None = None
+
+    @property
+    def name(self) -> str:
+        """The tool's, empty where none is named."""
+        named = self.custom if self.type == "custom" else self.function
+        return named.name if named is not None else ""
 
 
 class _Allowed(msgspec.Struct):
@@ -51,7 +68,21 @@ class ToolChoice(msgspec.Struct):
 
     type: str
     function: Named | None = None
+    custom: Named | None = None
     allowed_tools: _Allowed | None = None
+
+
+class Offered(msgspec.Struct, frozen=True):
+    """The functions the model is shown, and which of them are custom tools to the client."""
+
+    shown: tuple[Tool, ...] = ()
+    custom: frozenset[str] = frozenset()
+
+
+def offered(name: str, tools: list[ToolParam]) -> Offered:
+    """Both. Raises as `to_tools`."""
+    custom = frozenset(tool.custom.name for tool in tools if tool.type == "custom" and tool.custom is not None)
+    return Offered(to_tools(name, tools), custom)
 
 
 def to_tools(name: str, tools: list[ToolParam]) -> tuple[Tool, ...]:
@@ -67,11 +98,18 @@ def from_functions(name: str, functions: list[Function]) -> tuple[Tool, ...]:
 
 
 def _tool(place: str, tool: ToolParam, seen: set[str]) -> Tool:
-    if tool.type != "function":
-        raise Unsupported(f"`{place}.type` must be 'function', got {tool.type[:40]!r}", param=f"{place}.type")
-    if tool.function is None:
-        raise BadRequest(f"`{place}.function` is required", param=f"{place}.function")
-    return _function(f"{place}.function", tool.function, seen)
+    match tool:
+        case ToolParam(type="function", function=Function() as function):
+            return _function(f"{place}.function", function, seen)
+        case ToolParam(type="custom", custom=Custom() as custom):
+            name = checked_name(f"{place}.custom.name", custom.name, seen)
+            return custom_tool(f"{place}.custom", name, custom.description, custom.format)
+        case ToolParam(type="function" | "custom"):
+            raise BadRequest(f"`{place}.{tool.type}` is required", param=f"{place}.{tool.type}")
+        case _:
+            raise Unsupported(
+                f"`{place}.type` must be 'function' or 'custom', got {tool.type[:40]!r}", param=f"{place}.type"
+            )
 
 
 def _function(place: str, function: Function, seen: set[str]) -> Tool:
@@ -101,7 +139,7 @@ def named(name: str) -> ToolChoice:
 
 def allowed(mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
     """The choice among these functions."""
-    references = [_Reference("function", Named(name)) for name in names]
+    references = [_Reference("function", function=Named(name)) for name in names]
     return ToolChoice(type="allowed_tools", allowed_tools=_Allowed(mode, references))
 
 
@@ -128,11 +166,14 @@ def chosen(tools: tuple[Tool, ...], choice: str | ToolChoice | None) -> tuple[To
         case "required":
             _need_tools(tools)
             return _forced(tools, [tool.name for tool in tools])
-        case ToolChoice(type="function", function=Named(name=name)):
+        case (
+            ToolChoice(type="function", function=Named(name=name))
+            | ToolChoice(type="custom", custom=Named(name=name))
+        ):
             _known(tools, (name,))
             return _forced(tools, (name,))
         case ToolChoice(type="allowed_tools", allowed_tools=_Allowed() as allowed):
-            names = tuple(reference.function.name for reference in allowed.tools)
+            names = tuple(reference.name for reference in allowed.tools)
             _known(tools, names)
             shown = tuple(tool for tool in tools if tool.name in names)
             return _forced(shown, names) if allowed.mode == "required" else shown

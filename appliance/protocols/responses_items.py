@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.custom_tools import arguments_of
 from appliance.protocols.fields import misfit
 from appliance.protocols.responses_tools import full_name
 from appliance.protocols.turns import joined
@@ -78,7 +79,7 @@ def _function_call(place: str, item: Item) -> Message:
 
 
 def _custom_call(place: str, item: Item) -> Message:
-    return _called(place, item, msgspec.json.encode({"input": _needed(place, "input", item.input)}).decode())
+    return _called(place, item, arguments_of(_needed(place, "input", item.input)))
 
 
 def _called(place: str, item: Item, arguments: str) -> Message:

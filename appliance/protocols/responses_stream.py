@@ -7,6 +7,7 @@ import msgspec
 
 from appliance.errors import ApplianceError, Cancelled
 from appliance.protocols.adapter import Answer
+from appliance.protocols.custom_tools import free_text
 from appliance.protocols.errors import responses_error
 from appliance.protocols.openai_stream import one_line, token_logprob
 from appliance.protocols.responses_tools import Callee
@@ -320,19 +321,6 @@ _PREFIX = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_t
 def response_of(item: str) -> str:
     """The id of the response that an item of this id is of: it follows from how items are named."""
     return f"resp_{item.partition('_')[2][:SUFFIX]}"
-
-
-def free_text(arguments: str) -> str:
-    """A custom tool's input, out of the JSON it was written in."""
-    try:
-        value = msgspec.json.decode(arguments)
-    except msgspec.DecodeError:
-        return arguments
-    match value:
-        case {"input": str(text)}:
-            return text
-        case _:
-            return arguments
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

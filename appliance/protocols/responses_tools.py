@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.custom_tools import Format, custom_tool
 from appliance.protocols.openai_tools import ToolChoice, allowed, checked_name, checked_schema, named
 from appliance.vocab.request import Tool
 
@@ -25,9 +26,6 @@ HOSTED: dict[str, str | None] = {
 answer can do without; for the others the reason why they are refused.
 """
 
-_FREE_TEXT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""The parameters a custom tool is given: its input is one string of any form."""
-
 
 class ToolParam(msgspec.Struct):
     """A tool as clients send it; a namespace holds others."""
@@ -37,7 +35,7 @@ class ToolParam(msgspec.Struct):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
-    format: dict[str, Any] | None = None
+    format: Format | None = None
     tools: "list[ToolParam] | None" = None
 
 
@@ -126,20 +124,13 @@ def _flat(name: str, tools: list[ToolParam]) -> list[tuple[str, str | None, Tool
 
 def _tool(place: str, name: str, tool: ToolParam) -> Tool:
     if tool.type == "custom":
-        return Tool(name=name, description=_described(tool), parameters=_FREE_TEXT)
+        return custom_tool(place, name, tool.description, tool.format)
     return Tool(
         name=name,
         description=tool.description or "",
         parameters=checked_schema(f"{place}.parameters", tool.parameters),
         strict=bool(tool.strict),
     )
-
-
-def _described(tool: ToolParam) -> str:
-    """A custom tool's format is only told to the model: its text is not held to it."""
-    definition = (tool.format or {}).get("definition")
-    text = tool.description or ""
-    return f"{text}\n\nThe form of `input`:\n{definition}" if isinstance(definition, str) else text
 
 
 def _hosted(name: str, place: str, kind: str) -> str:

@@ -26,6 +26,14 @@ def tool(**function: Any) -> bytes:
     return body(tools=[{"type": "function", "function": {"name": "f", **function}}])
 
 
+def custom(**fields: Any) -> dict[str, Any]:
+    return {"type": "custom", "custom": {"name": "p", **fields}}
+
+
+def free(**form: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"input": {"type": "string", **form}}, "required": ["input"]}
+
+
 def nested(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(levels):
@@ -93,9 +101,22 @@ BAD: dict[str, tuple[bytes, str | None, str]] = {
         said({"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": {}}}]}),
         "messages[0].tool_calls[0].function.arguments", "expected a string"),
     "call of another type": (
+        said({"role": "assistant", "tool_calls": [{"id": "1", "type": "shell"}]}),
+        "messages[0].tool_calls[0].type", "'function' or 'custom'"),
+    "call of a custom tool without its text": (
         said({"role": "assistant", "tool_calls": [
               {"id": "1", "type": "custom", "function": {"name": "f", "arguments": ""}}]}),
-        "messages[0].tool_calls[0].type", "'function'"),
+        "messages[0].tool_calls[0].custom", "required"),
+    "a custom tool that is none": (body(tools=[{"type": "custom"}]), "tools[0].custom", "required"),
+    "a custom tool with another's name": (
+        body(tools=[TOOL, custom(name="f")]), "tools[1].custom.name", "another tool"),
+    "a custom tool of an unknown form": (
+        body(tools=[custom(format={"type": "xml"})]), "tools[0].custom.format.type", "'text' or 'grammar'"),
+    "a custom tool with a grammar of no kind": (
+        body(tools=[custom(format={"type": "grammar", "grammar": {"syntax": "bnf", "definition": "x"}})]),
+        "tools[0].custom.format", "'lark' or 'regex'"),
+    "a custom tool that is not offered": (
+        body(tools=[TOOL], tool_choice={"type": "custom", "custom": {"name": "p"}}), "tool_choice", "'p'"),
     "result without id": (said({"role": "tool", "content": "4"}), "messages[0].tool_call_id", "required"),
     "result without content": (said({"role": "tool", "tool_call_id": "1"}), "messages[0].content", "required"),
     "half a surrogate pair": (b'{"model": "demo", "messages": [{"role": "user", "content": "\\ud83d"}]}', None,
@@ -264,6 +285,10 @@ MESSAGES: dict[str, tuple[dict[str, Any], Message]] = {
          "function_call": None,
          "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         Message(role="assistant", tool_calls=(ToolCall(id="c1", name="f", arguments="{}"),))),
+    "an assistant that called a custom tool": (
+        {"role": "assistant",
+         "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "p", "input": "a\n"}}]},
+        Message(role="assistant", tool_calls=(ToolCall(id="c1", name="p", arguments='{"input":"a\\n"}'),))),
     "an assistant with empty tool_calls": ({"role": "assistant", "content": "x", "tool_calls": []},
                                            Message(role="assistant", content="x")),
     "an assistant that refused": ({"role": "assistant", "content": None, "refusal": "no"},
@@ -333,6 +358,22 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no function": ({"functions": [{"name": "f"}], "function_call": "none"}, {"tools": ()}),
     "one call at most": ({"tools": [TOOL], "parallel_tool_calls": False}, {"parallel_calls": False}),
     "priority and salt": ({"priority": 3, "cache_salt": "ann"}, {"priority": -3, "cache_salt": "ann"}),
+    "a custom tool": ({"tools": [custom(description="Patch.")]},
+                      {"tools": (Tool(name="p", description="Patch.", parameters=free()),)}),
+    "a custom tool that is forced": (
+        {"tools": [TOOL, custom()], "tool_choice": {"type": "custom", "custom": {"name": "p"}}},
+        {"tools": (Tool(name="f", parameters={"type": "object"}), Tool(name="p", parameters=free(), forced=True))}),
+    "a custom tool of a regular expression": (
+        {"tools": [custom(format={"type": "grammar", "grammar": {"syntax": "regex", "definition": "a|b"}})]},
+        {"tools": (Tool(name="p", description="\n\nThe form of `input`:\na|b", strict=True,
+                        parameters=free(pattern="^(?:a|b)$")),)}),
+    "a custom tool of a grammar": (
+        {"tools": [custom(format={"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a/"}})]},
+        {"tools": (Tool(name="p", description="\n\nThe form of `input`:\nstart: /a/", parameters=free()),)}),
+    "custom tools are among those allowed": (
+        {"tools": [TOOL, custom()], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
+         "mode": "auto", "tools": [{"type": "custom", "custom": {"name": "p"}}]}}},
+        {"tools": (Tool(name="p", parameters=free()),)}),
     "some tools are shown": (
         {"tools": [TOOL, {"type": "function", "function": {"name": "g"}}], "tool_choice": {
          "type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [

@@ -7,6 +7,7 @@ import pytest
 
 from appliance.errors import EngineDied, Unavailable
 from appliance.protocols.adapter import Answer
+from appliance.protocols.openai_calls import CallForm
 from appliance.protocols.openai_stream import Fold, StreamEncoder, json_text
 from appliance.vocab.event import (
     Event,
@@ -225,7 +226,8 @@ def test_the_whole_answer_is_the_stream_folded() -> None:
 
 
 def test_a_client_that_offered_functions_is_told_of_a_call_in_their_form() -> None:
-    encoder, kept = StreamEncoder(answer(), functions=True), Fold(answer(), functions=True)
+    form = CallForm(functions=True)
+    encoder, kept = StreamEncoder(answer(), form), Fold(answer(), form)
     events: Events = [*CALL[:3], CALL[-1]]
     sent = b"".join(encoder.feed(index, event) for index, event in events) + encoder.close()
     for index, event in events:
@@ -248,6 +250,40 @@ def test_a_client_that_offered_functions_is_told_of_a_call_in_their_form() -> No
         "refusal": None,
         "function_call": {"name": "f", "arguments": '{"a":1}'},
     }
+
+
+def test_the_text_of_a_custom_tool_is_said_when_it_is_whole() -> None:
+    form = CallForm(custom=frozenset({"p"}))
+    encoder, kept = StreamEncoder(answer(), form), Fold(answer(), form)
+    events: Events = [
+        (0, Started(5, 3)),
+        (0, ToolCallDelta(0, "c1", "p", '{"input": "a')), (0, ToolCallDelta(0, arguments='\\n"}')),
+        (0, ToolCallDelta(1, "c2", "f", "{}")), (0, ToolCallDelta(2, "c3", "p", '{"input": ""}')),
+        (0, ToolCallDelta(3, "c4", "p", '{"input": "b"}')), (0, Finished("tool_calls", Usage(5, 1, 3))),
+    ]  # fmt: skip
+    sent = b"".join(encoder.feed(index, event) for index, event in events) + encoder.close()
+    for index, event in events:
+        kept.feed(index, event)
+    pieces = [
+        '{"index":0,"id":"c1","type":"custom","custom":{"name":"p","input":""}}',
+        '{"index":0,"custom":{"input":"a\\n"}}',
+        '{"index":1,"id":"c2","type":"function","function":{"name":"f","arguments":""}}',
+        '{"index":1,"function":{"arguments":"{}"}}',
+        '{"index":2,"id":"c3","type":"custom","custom":{"name":"p","input":""}}',
+        '{"index":3,"id":"c4","type":"custom","custom":{"name":"p","input":""}}',
+        '{"index":3,"custom":{"input":"b"}}',
+    ]
+    said = [chunk(choice(0, f'{{"tool_calls":[{piece}]}}')) for piece in pieces]
+    assert sent.decode() == "".join(
+        [chunk(choice(0, ROLE)), *said, chunk(choice(0, "{}", reason='"tool_calls"')), DONE]
+    )
+    (whole,) = json.loads(kept.body())["choices"]
+    assert whole["message"]["tool_calls"] == [
+        {"id": "c1", "type": "custom", "custom": {"name": "p", "input": "a\n"}},
+        {"id": "c2", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+        {"id": "c3", "type": "custom", "custom": {"name": "p", "input": ""}},
+        {"id": "c4", "type": "custom", "custom": {"name": "p", "input": "b"}},
+    ]
 
 
 def test_a_stream_that_fails_says_so() -> None:

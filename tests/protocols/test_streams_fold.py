@@ -68,15 +68,20 @@ def chat(sent: str) -> Any:
             for call in delta.get("tool_calls") or ():
                 known = message["calls"].setdefault(call["index"], {"id": "", "name": "", "arguments": ""})
                 known["id"] += call.get("id") or ""
-                known["name"] += call["function"].get("name") or ""
-                known["arguments"] += call["function"]["arguments"]
+                called = call.get("function") or call["custom"]
+                known["name"] += called.get("name") or ""
+                known["arguments"] += called["input"] if "custom" in call else called["arguments"]
     return message["content"], message["reasoning"], list(message["calls"].values()), reason, usage
 
 
 def whole_chat(body: dict[str, Any]) -> Any:
     choice = body["choices"][0]
     message = choice["message"]
-    called = [{"id": call["id"], **call["function"]} for call in message.get("tool_calls") or ()]
+    called = []
+    for call in message.get("tool_calls") or ():
+        told = call[call["type"]]
+        text = told["arguments" if call["type"] == "function" else "input"]
+        called.append({"id": call["id"], "name": told["name"], "arguments": text})
     reasoning = message.get("reasoning_content") or ""
     return message["content"] or "", reasoning, called, choice["finish_reason"], body["usage"]
 
@@ -171,9 +176,17 @@ class Speaks:
 
 HI = [{"role": "user", "content": "hi"}]
 USAGE = {"include_usage": True}
+CUSTOM = [{"type": "custom", "custom": {"name": name}} for name in ("f0", "f2")]
 PROTOCOLS: dict[str, Speaks] = {
     "chat": Speaks(
         openai_chat.read(json.dumps({"model": "m", "messages": HI, "stream_options": USAGE}).encode()),
+        chat,
+        whole_chat,
+    ),
+    "chat with a custom tool": Speaks(
+        openai_chat.read(
+            json.dumps({"model": "m", "messages": HI, "stream_options": USAGE, "tools": CUSTOM}).encode()
+        ),
         chat,
         whole_chat,
     ),

@@ -6,6 +6,7 @@ nothing but that limit ends a string, or a list of calls, that a model does not 
 
 import asyncio
 import json
+import re
 import signal
 from collections.abc import Awaitable, Iterator
 from itertools import count, cycle, islice, zip_longest
@@ -124,6 +125,19 @@ async def test_what_is_forced_validates(small: Up) -> None:
 @pytest.mark.proof
 async def test_two_hundred_of_two_hundred_forced_answers_validate(small: Up) -> None:
     await ask(small, 200)
+
+
+def test_the_text_of_a_custom_tool_follows_its_regular_expression(small: Up) -> None:
+    grammar = {"syntax": "regex", "definition": '[A-Z]{2}-[0-9]{3}|"none"'}
+    form: Any = {"type": "grammar", "grammar": grammar}
+    answer = small.client().chat.completions.create(
+        model="small", messages=[{"role": "user", "content": "Which flight?"}], max_tokens=80, seed=1,
+        tools=[{"type": "custom", "custom": {"name": "flight", "format": form}}],
+        tool_choice={"type": "custom", "custom": {"name": "flight"}},
+    )  # fmt: skip
+    (call,) = answer.choices[0].message.tool_calls or ()
+    assert call.type == "custom"
+    assert re.fullmatch(grammar["definition"], call.custom.input)
 
 
 class City(pydantic.BaseModel):
