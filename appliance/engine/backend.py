@@ -82,7 +82,8 @@ class Sampled:
 @dataclass(frozen=True, slots=True)
 class StepResult:
     """What a batch produced, by sequence, what is known by now of the time that chunks took, and which sequences
-    cannot go on, with the reason. `further` are the tokens after the first that drafts brought.
+    cannot go on, with the reason: the last token of those stands for none. `further` are the tokens after the first
+    that drafts brought.
     """
 
     sampled: dict[int, Sampled]

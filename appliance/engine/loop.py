@@ -164,11 +164,16 @@ class Loop:
         parts: list[SequenceEvents] = []
         ended: list[Sequence] = []
         broken: dict[int, str] = {}
-        for sequence, sampled in self._scheduler.commit(flight.plan.batch, result):
+        took = self._scheduler.commit(flight.plan.batch, result)
+        newest = {sequence.id: place for place, (sequence, _) in enumerate(took)}
+        for place, (sequence, sampled) in enumerate(took):
             if sequence.pipeline.finished:  # by a token before it that came with the same step
                 sequence.known.pop()
                 continue
             if sequence.id in broken:
+                continue
+            if sequence.id in result.failed and place == newest[sequence.id]:
+                broken[sequence.id] = result.failed[sequence.id]
                 continue
             try:
                 events = tuple(sequence.pipeline.feed(sampled))
@@ -181,10 +186,8 @@ class Loop:
                 ended.append(sequence)
         if parts:
             self._emit(Events(self._steps, tuple(parts)))
-        over = {sequence.id for sequence in ended}
-        for id, reason in {**result.failed, **broken}.items():
-            if id not in over:
-                self._fail({id}, EngineFault(f"this answer cannot go on: {reason}"))
+        for id, reason in broken.items():
+            self._fail({id}, EngineFault(f"this answer cannot go on: {reason}"))
         for id, length, snapshot in flight.snapshots:
             self._scheduler.keep(id, length, snapshot)
         for sequence in ended:

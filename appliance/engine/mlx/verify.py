@@ -47,11 +47,13 @@ def layout(drafts: Sequence[Placed]) -> Layout:
 
 
 def _at(sample: SampleRow, draft: Draft, place: int) -> SampleRow:
-    """A row as it would be after so many tokens of its draft."""
-    if not draft.tokens:
-        return sample
+    """A row as it would be after so many tokens of its draft; what it said in steps before is known to the draft
+    alone. Without guesses the choice is final, so that it may move the row's own matcher on.
+    """
     known = [*draft.known, *draft.tokens[:place]]
-    matcher = sample.matcher and sample.matcher.ahead(draft.tokens[:place])
+    matcher = sample.matcher
+    if matcher is not None and draft.tokens:
+        matcher = matcher.ahead(draft.tokens[:place])
     return replace(sample, known=known, answered=len(known) - sample.prompt_length, matcher=matcher)
 
 
@@ -100,7 +102,7 @@ class Verification:
         return self._errors
 
     def _compare(self, sampled: list[Sampled]) -> list[list[Sampled]]:
-        """Of each row's positions those that hold, up to the first where the guess was another."""
+        """Of each row's positions those that hold, up to the first where the guess was another or that is broken."""
         broken = self._choice.errors()
         said: list[list[Sampled]] = []
         start = 0
@@ -109,8 +111,9 @@ class Verification:
             right = 0
             while right < len(draft.tokens) and sampled[start + right].token == draft.tokens[right]:
                 right += 1
-            said.append(sampled[start : start + right + 1])
-            if (place := next((n for n in range(start, start + right + 1) if n in broken), None)) is not None:
-                self._errors[row] = broken[place]
+            last = start + right
+            if (place := next((n for n in range(start, last + 1) if n in broken), None)) is not None:
+                self._errors[row], last = broken[place], place
+            said.append(sampled[start : last + 1])
             start = end
         return said
