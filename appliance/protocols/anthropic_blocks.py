@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.errors import BadRequest, Unsupported
+from appliance.protocols.anthropic_changes import Change, change
 from appliance.protocols.turns import joined, tidy
 from appliance.vocab.request import Message, ToolCall
 
@@ -30,6 +31,8 @@ class Block(msgspec.Struct):
     is_error: bool | None = None
     title: str | None = None
     source: Any = None
+    tool: Any = None
+    tool_changes: "list[Block] | None" = None
     cache_control: Any = None
 
 
@@ -40,8 +43,31 @@ class Turn(msgspec.Struct):
     content: str | list[Block]
 
 
-def to_messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
-    """The turns, tidied. Raises BadRequest naming the JSON path, Unsupported for what is not text."""
+class Talk(msgspec.Struct, frozen=True):
+    """The turns, and what they say of the request's tools."""
+
+    messages: tuple[Message, ...]
+    changes: tuple[Change, ...]
+
+
+def to_talk(name: str, turns: list[Turn]) -> Talk:
+    """Both. Raises BadRequest naming the JSON path, Unsupported for what is not text."""
+    return Talk(_messages(name, turns), tuple(_changes(name, turns)))
+
+
+def _changes(name: str, turns: list[Turn]) -> Iterator[Change]:
+    for at, turn in enumerate(turns):
+        for inside, block in enumerate(turn.content if isinstance(turn.content, list) else ()):
+            place = f"{name}[{at}].content[{inside}]"
+            said = [(place, block)]
+            said += [(f"{place}.tool_changes[{n}]", each) for n, each in enumerate(block.tool_changes or ())]
+            for where, each in said:
+                if each.type in _CHANGES and (found := _change(where, each)) is not None:
+                    yield found
+
+
+def _messages(name: str, turns: list[Turn]) -> tuple[Message, ...]:
+    """The turns, tidied."""
     if not turns:
         raise BadRequest(f"`{name}` must hold at least one message", param=name)
     messages: list[Message] = []
@@ -155,8 +181,9 @@ def _text(place: str, block: Block) -> str:
             return f"{name} can be called now"
         case Block(type="compaction", content=str(summary)):
             return summary
-        case Block(type="tool_addition"):
-            raise Unsupported(f"`{place}.type` 'tool_addition' is not supported: give it in `tools`", param="tools")
+        case Block(type=kind) if kind in _CHANGES:
+            found = _change(place, block)
+            return "" if found is None else found.words()
         case Block(type=kind) if kind in _OTHER_MEDIA:
             raise Unsupported(
                 f"`{place}.source` is {_OTHER_MEDIA[kind]}, and this model takes text only", param=f"{place}.source"
@@ -165,11 +192,22 @@ def _text(place: str, block: Block) -> str:
             raise BadRequest(f"`{place}.type` cannot be {block.type[:40]!r} here", param=f"{place}.type")
 
 
+def _change(place: str, block: Block) -> Change | None:
+    return change(f"{place}.tool", block.tool, offered=_CHANGES[block.type])
+
+
 def _told(place: str, blocks: list[Block]) -> Iterator[tuple[str, Block]]:
     """Those that say something, with their places."""
     for at, block in enumerate(blocks):
-        if block.type not in _SILENT and not (block.type == "compaction" and block.content is None):
+        if not _is_silent(f"{place}[{at}]", block):
             yield f"{place}[{at}]", block
+
+
+def _is_silent(place: str, block: Block) -> bool:
+    if block.type in _CHANGES:
+        found = _change(place, block)
+        return found is None or not found.words()
+    return block.type in _SILENT or (block.type == "compaction" and block.content is None)
 
 
 _SILENT = frozenset(
@@ -184,12 +222,14 @@ _SILENT = frozenset(
         "mcp_tool_use",
         "server_tool_use",
         "text_editor_code_execution_tool_result",
-        "tool_removal",
         "tool_search_tool_result",
         "web_fetch_tool_result",
         "web_search_tool_result",
     }
 )
 """What hosted tools of other servers left in a conversation."""
+
+_CHANGES = {"tool_addition": True, "tool_removal": False}
+"""Blocks that say from where on a tool is offered, or is not."""
 
 _OTHER_MEDIA = {"image": "an image", "document": "a document that is not plain text", "audio": "audio"}

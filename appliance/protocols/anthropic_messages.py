@@ -9,7 +9,8 @@ from msgspec import Meta
 from appliance.errors import BadRequest
 from appliance.protocols import answer_form
 from appliance.protocols.adapter import Decoded
-from appliance.protocols.anthropic_blocks import Block, Turn, to_messages, to_system
+from appliance.protocols.anthropic_blocks import Block, Talk, Turn, to_system, to_talk
+from appliance.protocols.anthropic_changes import at_the_end
 from appliance.protocols.anthropic_stream import MessageStream
 from appliance.protocols.anthropic_tools import Choice, ToolParam, Tools, choice, to_tools
 from appliance.protocols.fields import Reader, ignored, read_fields, refused, typed
@@ -56,7 +57,7 @@ def _format(name: str, config: _OutputConfig) -> _OutputConfig:
 
 FIELDS: dict[str, Reader] = {
     "model": model_name,
-    "messages": typed(list[Turn], "a list of messages", to_messages),
+    "messages": typed(list[Turn], "a list of messages", to_talk),
     "system": typed(str | list[Block], "a string or a list of text blocks", to_system),
     "max_tokens": positive,
     "stop_sequences": stop_list,
@@ -94,7 +95,8 @@ def decode(body: bytes, required: Iterable[str] = ("model", "max_tokens", "messa
     A last turn of the assistant's own words is continued.
     """
     given, unknown = read_fields(body, FIELDS, required)
-    tools: Tools = given.get("tools", Tools())
+    talk: Talk = given["messages"]
+    tools = at_the_end(given.get("tools", Tools()), talk.changes)
     wanted: Choice | None = given.get("tool_choice")
     messages = _messages(given)
     return GenerateRequest(
@@ -121,7 +123,7 @@ def read(body: bytes) -> Decoded:
 
 
 def _messages(given: dict[str, Any]) -> tuple[Message, ...]:
-    messages: tuple[Message, ...] = given["messages"]
+    messages: tuple[Message, ...] = given["messages"].messages
     if given.get("cache_control"):  # of all that is there: what comes next begins behind it
         *before, last = messages
         messages = (*before, msgspec.structs.replace(last, mark=True))

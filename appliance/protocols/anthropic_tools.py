@@ -58,12 +58,19 @@ def to_tools(name: str, tools: list[ToolParam]) -> Tools:
     shown: list[Tool] = []
     left_out: list[str] = []
     for at, tool in enumerate(tools):
-        place = f"{name}[{at}]"
-        if tool.type in (None, "custom"):
-            shown.append(_tool(place, tool, seen))
+        read = checked_tool(f"{name}[{at}]", tool, seen)
+        if isinstance(read, str):
+            left_out.append(read)
         else:
-            left_out.append(_hosted(place, tool.type or ""))
+            shown.append(read)
     return Tools(tuple(shown), tuple(left_out))
+
+
+def checked_tool(place: str, tool: ToolParam, seen: set[str]) -> Tool | str:
+    """The function, its name then among those `seen`; of a tool that is left out its place. Raises as `to_tools`."""
+    if tool.type in (None, "custom"):
+        return _tool(place, tool, seen)
+    return _hosted(place, tool.type or "")
 
 
 def choice(choice: Choice | None) -> str | ToolChoice | None:

@@ -101,6 +101,18 @@ def test_turns_become_ours(sent: bytes, messages: tuple[Message, ...]) -> None:
     assert decode(sent).messages == messages
 
 
+def changed(kind: str, tool: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "system", "content": [{"type": kind, "tool": tool}]}
+
+
+def added(definition: dict[str, Any]) -> dict[str, Any]:
+    return changed("tool_addition", {"type": "tool_definition", "definition": definition})
+
+
+def named(name: str, kind: str = "tool_addition") -> dict[str, Any]:
+    return changed(kind, {"type": "tool_reference", "name": name})
+
+
 BAD: dict[str, tuple[bytes, str, str]] = {
     "no max_tokens": (b'{"model": "demo", "messages": [{"role": "user", "content": "hi"}]}', "max_tokens",
                       "required"),
@@ -108,6 +120,14 @@ BAD: dict[str, tuple[bytes, str, str]] = {
     "no messages": (body(messages=[]), "messages", "at least one"),
     "unknown role": (said({"role": "robot", "content": ""}), "messages[0].role", "user, assistant, system"),
     "content null": (said({"role": "user", "content": None}), "messages[0].content", "expected"),
+    "a tool that nothing defines": (said(USER, named("g")), "messages[1].content[0].tool.name", "no tool 'g'"),
+    "a change of no tool": (said(changed("tool_addition", {"type": "tool_reference"})),
+                            "messages[0].content[0].tool.name", "required"),
+    "a change without its tool": (said({"role": "user", "content": [{"type": "tool_removal"}]}),
+                                  "messages[0].content[0].tool", "expected an object"),
+    "a definition that is taken away": (
+        said(changed("tool_removal", {"type": "tool_definition", "definition": {"name": "g"}})),
+        "messages[0].content[0].tool.type", "'tool_reference'"),
     "unknown block": (said({"role": "user", "content": [{"type": "smell"}]}), "messages[0].content[0].type",
                       "'smell'"),
     "text without text": (said({"role": "user", "content": [{"type": "text"}]}), "messages[0].content[0].text",
@@ -136,6 +156,43 @@ def test_a_bad_body_is_a_400_that_names_the_place(sent: bytes, param: str, words
     assert (caught.value.param, words in caught.value.message) == (param, True), caught.value.message
 
 
+NEW = {"name": "g", "input_schema": {"type": "object"}}
+CHANGES: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "a tool that is there": ({"messages": [USER, named("f")]}, ["f"], "f can be called now"),
+    "one that is defined on the way": ({"messages": [USER, added(NEW)]}, ["f", "g"], "g can be called now"),
+    "one that is taken away": ({"messages": [USER, named("f", "tool_removal")]}, [], "f cannot be called any more"),
+    "one that comes back": (
+        {"messages": [USER, named("f", "tool_removal"), named("f")]}, ["f"], "any more\n</system>"),
+    "one that is defined, taken away and comes back": (
+        {"messages": [USER, added(NEW), named("g", "tool_removal"), named("g")]}, ["f", "g"], "g can be called now"),
+    "one of another server": (
+        {"messages": [USER, changed("tool_addition", {"type": "mcp_toolset_reference", "server_name": "s"})]},
+        ["f"], "hi"),
+    "a hosted one": ({"messages": [USER, added({"type": "web_search_20250305", "name": "web_search"})]}, ["f"], "hi"),
+    "nothing but the text where nothing is told": (
+        {"messages": [{"role": "user", "content": [
+            {"type": "tool_removal", "tool": {"type": "mcp_tool_reference", "server_name": "s", "name": "x"}},
+            text("so")]}]}, ["f"], "so"),
+    "what a summary tells of": (
+        {"messages": [{"role": "assistant", "content": [{"type": "compaction", "content": "so far", "tool_changes": [
+            added(NEW)["content"][0], named("f", "tool_removal")["content"][0]]}]}, USER]}, ["g"], "so far"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "names", "told"), CHANGES.values(), ids=CHANGES.keys())
+def test_tools_come_and_go_within_a_conversation(fields: dict[str, Any], names: list[str], told: str) -> None:
+    request = decode(body(tools=[TOOL], **fields))
+    assert [tool.name for tool in request.tools] == names
+    contents = [message.content or "" for message in request.messages]
+    assert told in "\n".join(contents)
+    assert not any(content.startswith("\n") for content in contents)
+
+
+def test_a_choice_may_be_of_a_tool_that_was_defined_on_the_way() -> None:
+    (tool,) = decode(body(messages=[USER, added(NEW)], tool_choice={"type": "tool", "name": "g"})).tools
+    assert (tool.name, tool.forced) == ("g", True)
+
+
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
 REFUSED: dict[str, tuple[bytes, str]] = {
     "an image": (said({"role": "user", "content": [text("a"), IMAGE]}), "messages[0].content[1].source"),
@@ -143,8 +200,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
                              "messages[0].content[0].content[0].source"),
     "a document that is a file": (said({"role": "user", "content": [{"type": "document", "source": {
                                   "type": "base64"}}]}), "messages[0].content[0].source"),
-    "a tool within a conversation": (said({"role": "system", "content": [
-        {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "f"}}]}), "tools"),
+    "a computer within a conversation": (said(added({"type": "computer_20250124", "name": "computer"})),
+                                         "messages[0].content[0].tool.definition.type"),
     "a computer": (body(tools=[{"type": "computer_20250124", "name": "computer"}]), "tools[0].type"),
     "a tool of tomorrow": (body(tools=[{"type": "teleport_2030", "name": "x"}]), "tools[0].type"),
     "other servers": (body(mcp_servers=[{"type": "url"}]), "mcp_servers"),
