@@ -12,6 +12,7 @@ from appliance.engine.loop import Loop
 from appliance.engine.mlx.backend import MlxBackend, MlxStep
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
+from appliance.engine.rules import NO_RULES, Rules
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.engine.speculation import Speculation
@@ -31,6 +32,7 @@ class Asked:
     stop_ids: frozenset[int] = frozenset()
     adapter: Adapter | None = None
     constraint: Constraint | None = None
+    rules: Rules = NO_RULES
     at: int = 0
     """The turn in which it arrives."""
     leaves: int | None = None
@@ -111,5 +113,6 @@ class Device:
             foretold=asked.foretold,
             adapter=asked.adapter,
             constraint=asked.constraint,
+            rules=asked.rules,
             namespace=asked.adapter.name if asked.adapter else "",
         )

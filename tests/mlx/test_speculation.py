@@ -9,12 +9,14 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
+from msgspec import structs
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, StepResult
 from appliance.engine.constraint import NO_GRAMMAR, Grammars
 from appliance.engine.mlx.backend import MlxStep
 from appliance.engine.mlx.batch import NARROW_AT, Decoding, Row
 from appliance.engine.mlx.verify import Verification
+from appliance.engine.rules import NO_RULES, Dry, Rules
 from appliance.errors import LoadFailed
 from appliance.vocab.event import Finished
 from appliance.vocab.request import Grammar, Sampling
@@ -84,6 +86,36 @@ def test_rows_of_a_batch_accept_each_as_much_as_was_right(device: Device, stagge
     lengths = [{len(draft.tokens) for draft in batch.drafts} for batch in device.backend.batches]
     assert any(len(those) > 1 for those in lengths), "no batch had drafts of several lengths"
     assert 0 < speculation.right < speculation.guessed
+
+
+REMEMBERING = {
+    "frequency": (Sampling(temperature=0, frequency_penalty=2), NO_RULES),
+    "presence": (Sampling(temperature=0, presence_penalty=2), NO_RULES),
+    "repetition": (Sampling(temperature=0, repetition_penalty=1.5), NO_RULES),
+    "passages": (
+        Sampling(temperature=0),
+        Rules(dry=Dry(multiplier=4.0, base=2.0, length=1, breakers=frozenset(), window=None)),
+    ),
+    "words": (
+        Sampling(temperature=0),
+        Rules(banned=tuple((before, last) for before in range(3) for last in range(3))),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REMEMBERING)
+def test_a_row_without_guesses_beside_guessed_ones_remembers_what_it_said(device: Device, what: str) -> None:
+    """It was stepped, which the host does not follow, before another's guesses had it verified."""
+    sampling, rules = REMEMBERING[what]
+    few = dict.fromkeys(range(3), 12.0)  # so that it says the same ones again and again
+    row = Asked(prompt(2), structs.replace(sampling, logit_bias=few), 70, rules=rules)
+    others = [Asked(prompt(3 + n), Sampling(temperature=1, seed=n), 6, at=10 + 9 * n) for n in range(6)]
+    plain = [plainly(device, one).got for one in (row, *others)]
+    unruled = plainly(device, replace(row, sampling=Sampling(temperature=0, logit_bias=few), rules=NO_RULES))
+    assert unruled.got != plain[0]
+    guessed = [again(row), *(again(one, told) for one, told in zip(others, plain[1:], strict=True))]
+    assert device.answer(guessed).right > len(others)
+    assert [one.got for one in guessed] == plain
 
 
 def test_a_rectangle_does_not_grow_with_what_was_guessed_wrong(device: Device) -> None:
