@@ -6,7 +6,7 @@ reasoning, calls and answer belongs to none of them and is dropped.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 from appliance.text.dialects.format import Opener, ToolFormat, Where
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     delta: Delta
 
 
-class _Mode(Enum):
+class _Mode(IntEnum):
     START = auto()
     """Nothing but white space has come: here reasoning may open."""
     FRESH = auto()
@@ -145,12 +145,15 @@ class Channels:
         return self._taken()
 
     def _feed(self, text: str, stops: bool) -> None:
-        while self.stopped is None and (text := self._skip(text)):
+        while self.stopped is None and (text := self._skip(text) if self._skipping else text):
             if self._mode is _Mode.CALL:
                 self._reader.window += text
                 text = self._read_on()
                 continue
             scanner = self._scanners[self._mode]
+            if self._mode is _Mode.ANSWER and scanner.passes(text):
+                self._literal(text)  # most text by far
+                return
             literal, match, rest = scanner.scan(text)
             text = self._found(scanner, literal, match, rest, stops)
 
@@ -182,12 +185,11 @@ class Channels:
         return rest
 
     def _skip(self, text: str) -> str:
-        if self._skipping:
-            kept = text.lstrip()
-            self.resolved += len(text) - len(kept)
-            self._skipping = not kept
-            return kept
-        return text
+        """Leave out the white space between what is no answer and what follows it."""
+        kept = text.lstrip()
+        self.resolved += len(text) - len(kept)
+        self._skipping = not kept
+        return kept
 
     def _literal(self, text: str) -> None:
         if not text:

@@ -35,6 +35,14 @@ def calls(reader: Reader, *ends: str, between: tuple[str, ...] = ()) -> Steps[No
             return
 
 
+def fenced(reader: Reader) -> Steps[None]:
+    """What may stand between a fence and JSON. Raises NotACall, Cut."""
+    first = yield from reader.char()
+    if first not in "[{j" and not first.isspace():  # most blocks of code, told at once
+        raise NotACall("malformed call")
+    yield from reader.option("json")
+
+
 def call(reader: Reader) -> Steps[None]:
     """One object. Raises NotACall, Cut."""
     yield from members(reader)

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+_LOOKAHEAD = 4
+"""So many characters of a pattern are looked for at once: they begin nothing else in most texts."""
+
 
 class Scan(NamedTuple):
     """`literal` is text no pattern can claim any more; where `match` is a pattern, it stood right after the
@@ -35,11 +38,15 @@ class Scanner:
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = tuple(dict.fromkeys(p for p in patterns if p))
         self._root = _build(self._patterns)
-        first = "".join(re.escape(p[0]) for p in self._patterns)
-        self._starts = re.compile(f"[{first}]") if first else None
+        begun = "|".join(_begun(p[:_LOOKAHEAD]) for p in self._patterns)
+        self._starts = re.compile(begun) if begun else None
         self._node = self._root
         self._held = ""
         self._found: tuple[int, str] | None = None
+
+    def passes(self, text: str) -> bool:
+        """Whether nothing is held and no pattern can begin in `text`: then it is literal, and need not be scanned."""
+        return not self._held and (self._starts is None or self._starts.search(text) is None)
 
     def scan(self, text: str) -> Scan:
         """Read on up to the next match. Feed `rest` again, to this scanner or to another."""
@@ -95,6 +102,12 @@ class Scanner:
         self._node = self._root
         self._held = ""
         self._found = None
+
+
+def _begun(pattern: str) -> str:
+    """A regular expression for `pattern`, or for as much of it as stands at the text's end."""
+    more = f"(?:\\Z|{_begun(pattern[1:])})" if pattern[1:] else ""
+    return re.escape(pattern[0]) + more
 
 
 def _build(patterns: tuple[str, ...]) -> _Node:

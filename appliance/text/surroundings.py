@@ -8,6 +8,8 @@ UNQUOTED = "({line}(\\n{line})*(\\n{block})*|({block}(\\n{block})*)?)".replace(
 """A regular expression for text behind which Fences finds nothing quoted, but for a backtick at its end."""
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
+_BEGUN = re.compile(r" {0,3}(?:[`~]{3}|[`~]{0,2}\Z)")
+"""What may become a fence yet, or is one."""
 _LONGEST_HEAD = 80
 _PLAIN = "x"
 _FENCED = "```"
@@ -31,7 +33,7 @@ class Surroundings:
             return
         whole = self._line + text
         cut = whole.rfind("\n") + 1
-        if "```" in whole or "~~~" in whole:
+        if cut and ("```" in whole or "~~~" in whole):
             for fence in _FENCE.finditer(whole, 0, cut):
                 self._fence = _after(self._fence, fence[1], fence[2])
         self._line = _head(whole[cut:])
@@ -82,7 +84,4 @@ def _after(fence: str | None, run: str, info: str) -> str | None:
 
 
 def _head(line: str) -> str:
-    if line and line[0] not in " `~":
-        return _PLAIN
-    begun = line[:_LONGEST_HEAD]
-    return begun if begun.lstrip(" ")[:3].strip("`~") == "" and len(begun) - len(begun.lstrip(" ")) < 4 else _PLAIN
+    return line[:_LONGEST_HEAD] if _BEGUN.match(line) else _PLAIN

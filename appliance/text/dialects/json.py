@@ -22,7 +22,7 @@ def read(reader: Reader) -> Steps[None]:
         case "<tool_call>":
             yield from json_body.calls(reader, _CLOSE)
         case "```":
-            yield from reader.option("json")
+            yield from json_body.fenced(reader)
             yield from json_body.calls(reader, _FENCE)
         case opener:
             reader.unread(opener)

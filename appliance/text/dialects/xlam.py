@@ -13,7 +13,7 @@ def read(reader: Reader) -> Steps[None]:
     if reader.opener == _LIST:
         yield from json_body.listed(reader)
         return
-    yield from reader.option("json")
+    yield from json_body.fenced(reader)
     yield from reader.space()
     yield from reader.literal(_LIST)
     yield from json_body.listed(reader)
