@@ -1,4 +1,4 @@
-"""What a rule asks of a request and of the models at that moment, and which conditions leave others nothing. PURE."""
+"""What a rule asks of a request and of the models at that moment, and what can never hold. PURE."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,21 +39,6 @@ class Condition:
         return asked & {"ready"} if self.warm == model else asked
 
 
-def covers(wide: Condition, narrow: Condition) -> bool:
-    """Whether the one holds, names aside, wherever the other does."""
-    same = ("key", "time", "endpoint")
-    return (
-        all(getattr(wide, name) in (None, getattr(narrow, name)) for name in same)
-        and wide.has <= narrow.has
-        and (not wide.effort or (bool(narrow.effort) and narrow.effort <= wide.effort))
-        and wide.header.items() <= narrow.header.items()
-        and (wide.prompt_tokens is None or _within(narrow.prompt_tokens, wide.prompt_tokens))
-        and all(_within(narrow.queue.get(model), bound) for model, bound in wide.queue.items())
-        and all(_within(narrow.load.get(model), bound) for model, bound in wide.load.items())
-        and all(narrow.states(model) <= wide.states(model) for model in _with_states(wide))
-    )
-
-
 def contradictions(when: Condition) -> Iterator[tuple[str, str, str]]:
     """What can never hold: which of its keys, of which model, and why."""
     for model in when.state:
@@ -62,15 +47,3 @@ def contradictions(when: Condition) -> Iterator[tuple[str, str, str]]:
     for model, bound in when.load.items():
         if not bound.holds(0) and when.states(model) and not when.states(model) & _WITH_ROWS:
             yield "load", model, f"{model} has no busy rows while it is {' or '.join(sorted(when.states(model)))}"
-
-
-def _with_states(when: Condition) -> set[str]:
-    return {*when.state, *([when.warm] if when.warm is not None else [])}
-
-
-def _within(narrow: Bound | None, wide: Bound) -> bool:
-    if narrow is None or narrow.how[0] != wide.how[0]:
-        return False
-    # A bound that includes its number begins one further out than one that does not.
-    ends = [each.count + (each.how in (">", "<=")) for each in (narrow, wide)]
-    return ends[0] >= ends[1] if wide.how[0] == ">" else ends[0] <= ends[1]

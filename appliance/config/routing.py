@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from appliance.config.condition import Condition, contradictions, covers
+from appliance.config.condition import Condition, contradictions
+from appliance.config.coverage import Asked, Box, Space, space
 from appliance.config.layers import EMPTY, Overlay, empty
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
@@ -178,6 +179,11 @@ def _rule(value: Mapping[str, Any]) -> Rule:
     )
 
 
+def _stays(key: Any) -> bool:
+    """Whether requests of a key, as it is written, may not leave this machine."""
+    return isinstance(key, Mapping) and key.get("egress") == "deny"
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     notes: "Notes"
@@ -211,6 +217,7 @@ class _Check:
     def rules(self) -> None:
         final: dict[str, str] = {}
         names: set[str] = set()
+        drawn = self.drawn()
         for i, rule in self.placed.items():
             path: Path = ("routing", "rules", i)
             if rule.name in names:
@@ -224,30 +231,46 @@ class _Check:
                 if goal.profile is not None and goal.profile not in self.known.profiles:
                     hint = did_you_mean(goal.profile, self.known.profiles)
                     self.notes.say("E202", (*where[:-1], "profile"), f"there is no profile {goal.profile}", hint)
-            self.covered(i, rule, path, final)
+            self.covered(i, path, final, drawn)
             if rule.when == Condition(model=rule.when.model) and self.takes_all_it_says(i, rule):
                 for name in self.asked(rule.when):
                     final.setdefault(name, rule.name)
 
-    def covered(self, place: int, rule: Rule, path: Path, final: Mapping[str, str]) -> None:
-        """A rule that takes nothing an earlier one has left, and is not behind one that takes all."""
-        asked = self.asked(rule.when)
+    def covered(
+        self, place: int, path: Path, final: Mapping[str, str], drawn: tuple[Space, Mapping[int, Box]]
+    ) -> None:
+        """A rule that takes nothing earlier ones have left, and is not behind one that takes all."""
+        asked = self.asked(self.placed[place].when)
         if not asked or all(name in final for name in asked):
             return
-        for earlier in (each for i, each in self.placed.items() if i < place and self.takes_all_it_says(i, each)):
-            # Tokens are counted as the first target's family writes them.
-            alike = earlier.when.prompt_tokens is None or earlier.use[:1] == rule.use[:1]
-            if alike and set(asked) <= set(self.asked(earlier.when)) and covers(earlier.when, rule.when):
-                message = f"this rule is never reached: {earlier.name} takes all that it would"
-                self.notes.say("E220", path, message, "move it up, or delete it")
-                return
+        room, boxes = drawn
+        earlier = [(each, boxes[i]) for i, each in self.placed.items() if i < place and i not in self.halved]
+        one = next((each.name for each, box in earlier if room.dead(boxes[place], [box])), None)
+        if one is not None or room.dead(boxes[place], [box for _, box in earlier]):
+            takes = f"{one} takes" if one is not None else "those before it together take"
+            message = f"this rule is never reached: {takes} all that it would"
+            self.notes.say("E220", path, message, "move it up, or delete it")
+
+    def drawn(self) -> tuple[Space, dict[int, Box]]:
+        """Where each rule holds."""
+        asked = {i: self.as_asked(rule) for i, rule in self.placed.items()}
+        room = space(asked.values(), self.routing.virtual, self.known.keys)
+        return room, {i: room.box(each) for i, each in asked.items()}
+
+    def as_asked(self, rule: Rule) -> Asked:
+        """What coverage wants to know of a rule. One whose targets are all elsewhere does not hold for keys whose
+        requests may not leave this machine.
+        """
+        away = all(self.leaves(goal.to) for goal in rule.use)
+        keys = frozenset(name for name, key in self.known.keys.items() if not (away and _stays(key)))
+        first = rule.use[0].to if rule.use else ""
+        return Asked(rule.when, frozenset(self.asked(rule.when)), keys | {None}, first)
 
     def takes_all_it_says(self, place: int, rule: Rule) -> bool:
         """Whether its conditions are known, and it holds for keys, too, whose requests may not leave this machine."""
         if place in self.halved:
             return False
-        stays = any(isinstance(key, Mapping) and key.get("egress") == "deny" for key in self.known.keys.values())
-        return not stays or not all(self.leaves(goal.to) for goal in rule.use)
+        return not any(map(_stays, self.known.keys.values())) or not all(self.leaves(goal.to) for goal in rule.use)
 
     def leaves(self, name: str) -> bool:
         """Whether a name leads to a peer, itself or over aliases, of which there are at most two."""

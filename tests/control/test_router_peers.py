@@ -1,5 +1,6 @@
 """Where requests go when there are other servers, and that none leaves that may not, whatever the file says."""
 
+import fnmatch
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance.config.condition import STATES, Condition
+from appliance.config.coverage import Asked, space
 from appliance.config.deployment import Deployment
 from appliance.config.peered import is_peer
 from appliance.config.routing import Fallback, Goal, Peer, Routing, Rule
@@ -164,8 +166,13 @@ def outcome(deployment: Deployment, asked: Facts) -> Route | tuple[type[Applianc
         return type(error), error.message
 
 
+KEYS = frozenset({None, "k"})
+
+
 def held(deployment: Deployment, routing: Routing, asked: Facts) -> None:
-    """Every request has an outcome, always the same, and none that may not leave does."""
+    """Every request has an outcome, always the same, none that may not leave does, and no rule decides of which it is
+    said that it cannot.
+    """
     given_ = replace(deployment, routing=routing)
     found = outcome(given_, asked)
     assert found == outcome(given_, asked)
@@ -174,6 +181,14 @@ def held(deployment: Deployment, routing: Routing, asked: Facts) -> None:
         assert found[0] is not EgressDenied or asked.stays
         return
     every = [found.target, *found.fallbacks]
+    if found.rule is not None and not asked.stays:
+        at = next(i for i, rule in enumerate(routing.rules) if found.reasons[i].startswith(f"rule {rule.name} holds"))
+        asked_of = [
+            Asked(rule.when, frozenset(fnmatch.filter(routing.virtual, rule.when.model or "*")), KEYS, rule.use[0].to)
+            for rule in routing.rules[: at + 1]
+        ]
+        room = space(asked_of, routing.virtual, ["k"])
+        assert not room.dead(room.box(asked_of[at]), [room.box(each) for each in asked_of[:at]])
     if asked.stays:
         assert not any(is_peer(target.model) for target in every)
     if "images" in asked.has:
