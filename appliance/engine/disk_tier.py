@@ -14,7 +14,7 @@ from appliance import log
 from appliance.engine.backend import Freezer, Snapshot
 from appliance.engine.disk_entry import BrokenEntry, Entry
 from appliance.engine.disk_worker import DiskWorker, Found, News, Verified, Written
-from appliance.engine.prefix_cache import PrefixCache, Tokens
+from appliance.engine.prefix_cache import PINNED, PrefixCache, Tokens
 from appliance.engine.sequence import Sequence
 from appliance.vocab.spec import DiskSettings
 
@@ -124,6 +124,13 @@ class DiskTier:
                     waiting.remove(sequence)
                     return sequence
         return None
+
+    def disown(self, sequence: Sequence) -> None:
+        """Remove what this sequence can have been read from."""
+        if self._open is not None and sequence.namespace != PINNED:
+            for entry in self._open.index.disown(sequence.known, WORTH_TOKENS, sequence.namespace):
+                if isinstance(entry, Entry):
+                    self._open.worker.remove(entry)
 
     # ---- news
     def take(self, news: News, memory: PrefixCache) -> list[Sequence]:

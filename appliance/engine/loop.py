@@ -174,6 +174,7 @@ class Loop:
                 continue
             if sequence.id in result.failed and place == newest[sequence.id]:
                 broken[sequence.id] = result.failed[sequence.id]
+                self._disown(sequence)
                 continue
             try:
                 events = tuple(sequence.pipeline.feed(sampled))
@@ -200,6 +201,13 @@ class Loop:
         length = sequence.prefill_end
         if sequence.decodes and length > 0 and not sequence.warms and self._scheduler.prefixes.enabled:
             self._scheduler.keep(sequence.id, length, self._backend.snapshot(sequence.id, length))
+
+    def _disown(self, sequence: Sequence) -> None:
+        """Keep nothing of what it has computed, nor what it began with: what is no number in there would fail every
+        other prompt that begins like it.
+        """
+        self._scheduler.prefixes.disown(sequence.known, max(1, sequence.found.length), sequence.namespace)
+        self._tier.disown(sequence)
 
     def _fail(self, ids: Iterable[int], fault: EngineFault) -> None:
         log.get().error("engine.step_failed", sequences=sorted(ids), reason=fault.message)

@@ -146,6 +146,14 @@ class PrefixCache:
                 self._take_out(node)
                 return
 
+    def disown(self, tokens: Sequence[int], least: int, namespace: str = "") -> list[Snapshot]:
+        """Forget, and give, all that `least` or more of these tokens could be taken from, but for what is pinned."""
+        gone = []
+        while (match := self._match(tokens, namespace)).snapshot is not None and match.length >= least:
+            gone.append(match.snapshot)
+            self.discard(match.snapshot)
+        return gone
+
     def insert(self, tokens: Sequence[int], snapshot: Snapshot, namespace: str = "") -> None:
         """Keep a snapshot of the first `snapshot.length` tokens, in place of those it makes superfluous."""
         room = self._budget - self._pinned_bytes

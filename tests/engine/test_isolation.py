@@ -70,3 +70,20 @@ def test_a_token_that_is_none_is_neither_said_nor_an_end(tmp_path, good, token, 
     assert drive.text(1) == "abcabcabc"[: min(good, max_tokens)]
     assert drive.text(0) == drive.text(2) == "abcabcabcabcabc"
     assert drive.loop.pong(0).kv_bytes == 0
+
+
+@pytest.mark.parametrize("trim", [True, False], ids=["cut anywhere", "cut nowhere"])
+def test_of_an_answer_that_cannot_go_on_nothing_is_kept_for_others(tmp_path, trim):
+    drive = Drive(tmp_path, text="abc", prefix=10_000, trim=trim)
+    launch, got = drive.device.launch, []
+    drive.turn(drive.arrival(0, "another thing"))
+    drive.finish()
+    drive.device.launch = lambda batch: Breaking(launch(batch), 0, 0, got)
+    drive.turn(drive.arrival(1, "a prompt that spoils"))
+    drive.finish()
+    found = drive.scheduler.prefixes.match
+    assert found(drive.tokenizer.encode("a prompt that spoils, or not")).length <= 1
+    drive.turn(drive.arrival(2, "a prompt that is fine"))
+    drive.finish()
+    assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Failed, Finished]
+    assert found(drive.tokenizer.encode("a prompt that is fine, too")).length >= len("a prompt that is fine") - 1
