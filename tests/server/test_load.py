@@ -68,18 +68,24 @@ class Tenant:
 
 
 @pytest.mark.parametrize(
-    ("keys", "more", "letters"),
-    [pytest.param(4, 3, 1_500, id="4 keys"), pytest.param(16, 1, 20_000, id="16 keys", marks=pytest.mark.proof)],
+    ("keys", "more", "letters", "step_ms"),
+    [
+        pytest.param(4, 3, 1_500, 8, id="4 keys"),
+        pytest.param(16, 4, 12_000, 30, id="16 keys", marks=pytest.mark.proof),
+    ],
 )
-async def test_keys_at_saturation_get_equal_shares(tmp_path: Path, keys: int, more: int, letters: int) -> None:
-    # The first have many requests with long prompts, the last few requests with long answers; there are so many that
-    # the queue is never empty, however slow the clients are.
+async def test_keys_at_saturation_get_equal_shares(
+    tmp_path: Path, keys: int, more: int, letters: int, step_ms: int
+) -> None:
+    # The first have many requests with long prompts, the last few requests with long answers. There are so many, and
+    # the model is so slow, that no key's queue is ever empty, even where the clients get little of a busy machine.
     tenants = [
         Tenant(f"k{n}", more * (10 - 6 * n // keys), "a" * (60 - 50 * n // keys), 5 + 40 * n // keys)
         for n in range(keys)
     ]
     named = ", ".join(f"{each.name}: {{secret: {secret(each.name)}}}" for each in tenants)
-    file = one_model(tmp_path, 4, f"security: {{keys: {{{named}}}}}\n")
+    file = one_model(tmp_path, 4, f"memory: {{queue: {{max: 1000}}}}\nsecurity: {{keys: {{{named}}}}}\n")
+    (tmp_path / "long.yaml").write_text(LETTERS.replace("step_ms: 8", f"step_ms: {step_ms}"))
     environ = {**os.environ, "APPLIANCE_HOME": str(tmp_path / "home")}
     with Up.start(file, env=environ) as up:
         up.wait_for("ready")
