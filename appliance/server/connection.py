@@ -1,5 +1,6 @@
 """One client's connection: how long it may take to say what it wants, and an answer to what cannot be read."""
 
+import re
 from time import monotonic
 from typing import Any
 
@@ -7,12 +8,22 @@ from sanic.exceptions import BadURL, RequestTimeout
 from sanic.http import Http, Stage
 from sanic.server.protocols.http_protocol import HttpProtocol
 
+_LENGTH = re.compile(r"[0-9A-Fa-f]+[ \t]*")
 HEADER_SECONDS = 30.0
 """For a request's line and headers, from their first byte to their last, however evenly they come."""
 
 
 class Exchange(Http):  # type: ignore[misc]
-    """As Sanic's, which cannot say what is wrong with a URL that is none."""
+    """As Sanic's, which cannot say what is wrong with a URL that is none, and reads lengths as Python does."""
+
+    @staticmethod
+    def _safe_int(value: str, base: int = 10) -> int:
+        """A body's or chunk's length. Raises ValueError where others may read another one: 0x5, a space before,
+        digits of other scripts (RFC 9112, 7.1).
+        """
+        if not _LENGTH.fullmatch(value):
+            raise ValueError(value)
+        return int(value, base)
 
     def create_empty_request(self) -> None:
         """What an error is answered to where there is no request yet."""

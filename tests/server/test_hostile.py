@@ -95,6 +95,22 @@ def test_what_is_hidden_behind_a_request_is_not_answered(up: Up) -> None:
         assert b'{"status":"ok"}' not in send(up.port, line + framing + hidden), framing
 
 
+LENGTHS = {
+    "hexadecimal as in programs": b"0x5", "a sign": b"+5", "a negative one": b"-5", "a space before": b" 5",
+    "digits of another script": "\u0665".encode(), "a line between": b"0_5", "no digit": b"g", "nothing": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
+def test_the_length_of_a_chunk_is_written_as_everybody_reads_it(up: Up, length: bytes) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    hidden = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    said = send(up.port, head + length + b"\r\nhello\r\n0\r\n\r\n" + hidden)
+    assert b"400 Bad Request" in said
+    assert b"Bad chunked encoding" in said
+    assert b'{"status":"ok"}' not in said
+
+
 DRIPS = [
     pytest.param(
         b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000000\r\n\r\n",
