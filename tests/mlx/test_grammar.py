@@ -14,6 +14,7 @@ from appliance.engine.constraint import NO_GRAMMAR, Grammars
 from appliance.engine.holding import hold
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.prompt import PromptTokenizer
+from appliance.engine.rules import Rules
 from appliance.errors import BadRequest
 from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
@@ -67,6 +68,26 @@ def test_answers_under_a_schema_validate(engine: MlxBackend, tokenizer: PromptTo
     run(engine, jobs)
     for done in jobs:
         jsonschema.validate(json.loads(said(tokenizer, done)), SCHEMA)
+
+
+NO_WAY_OUT = {
+    "a bad word": ("abcd", Rules(banned=((68,),))),
+    "allowed tokens": ("[a-f]{5}", Rules(allowed=tuple(range(3, 20)))),
+    "the likely left out": ("[ab]{12}", Rules(xtc=(1.0, 1e-4))),
+}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("against", NO_WAY_OUT)
+def test_a_grammar_wins_over_rules_that_leave_it_no_token(
+    engine: MlxBackend, tokenizer: PromptTokenizer, grammars: Grammars, against: str, temperature: float
+) -> None:
+    pattern, rules = NO_WAY_OUT[against]
+    assert tokenizer.raw(68) == b"b"
+    done = job(1, grammars, Grammar("regex", pattern), 30, rules=rules)
+    done.sampling = Sampling(temperature=temperature, seed=1)
+    run(engine, [done])
+    assert re.fullmatch(pattern, said(tokenizer, done))
 
 
 @pytest.mark.parametrize(

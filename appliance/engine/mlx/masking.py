@@ -11,6 +11,10 @@ from appliance.engine.constraint import Masks
 from appliance.engine.mlx.rows import SampleRow
 
 LOWEST = float(np.finfo(np.float32).min)
+_LAST_RESORT = -1e30
+"""Of what a grammar allows and other rules do not: said only where nothing else is left, since a grammar that is left
+ends the answer. Finite at every temperature.
+"""
 
 Allowed = Future[np.ndarray]
 
@@ -35,7 +39,7 @@ class Masking:
         """logits: (B, V)."""
         index = mx.array(self._places)
         logits = copy(logits)  # assignment would reach the model's own logits too
-        logits[index] = mx.where(mx.array(allowed), logits[index], LOWEST)
+        logits[index] = mx.where(mx.array(allowed), mx.maximum(logits[index], _LAST_RESORT), LOWEST)
         return logits
 
     def accept(self, tokens: Sequence[int]) -> None:

@@ -62,6 +62,10 @@ class TokenLimits:
             follows = mx.all((before == self.past[owner]) | (before == _ANY), axis=-1)
             bound = mx.where(follows, LOWEST, mx.array(np.inf, dtype=mx.float32))
             logits = logits.at[self._index[owner], last].minimum(bound)
+        return logits
+
+    def leave_out(self, logits: mx.array) -> mx.array:
+        """logits: (B, V), those that may not be said at their lowest: chance leaves out some of the others."""
         for place, row in self._xtc:
             logits = _without_the_likely(logits, place, row)
         return logits

@@ -88,8 +88,8 @@ class Choice:
         return self._sampler.masking.errors() | broken
 
     def _choose(self, shaped: mx.array) -> None:
-        self._shaped = shaped
-        self.tokens, self._unsure = self._sampler.choose(shaped)
+        self._shaped = self._sampler.leave_out(shaped)
+        self.tokens, self._unsure = self._sampler.choose(self._shaped)
         self._report = self._sampler.report(self._logits, self.tokens)
         # A row that went wrong is not a number throughout, so the chosen token's own logit tells.
         self._chosen = mx.take_along_axis(self._logits, self.tokens[:, None], axis=-1)[:, 0]
@@ -157,6 +157,10 @@ class Sampler:
             if row.answered < row.sampling.min_tokens:
                 logits = logits.at[place, mx.array(sorted(row.stop_ids))].minimum(LOWEST)
         return logits if self._limits is None else self._limits.apply(logits)
+
+    def leave_out(self, shaped: mx.array) -> mx.array:
+        """Without the likely tokens that rows leave out by chance, after grammars had their say: (B, V)."""
+        return shaped if self._limits is None else self._limits.leave_out(shaped)
 
     def choose(self, shaped: mx.array) -> tuple[mx.array, list[tuple[Drawn, mx.array]]]:
         """Tokens (B,), and which draws still have to be checked."""
