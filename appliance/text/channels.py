@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from appliance.text.dialects.format import Opener, ToolFormat, Where
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
-from appliance.text.reader import Cut, Landing, NotACall, OpenCall, Reader, Schema, Steps
+from appliance.text.reader import UNDECLARED, Cut, Landing, NotACall, OpenCall, Reader, Schema, Steps
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.text.scanner import Scanner
@@ -336,8 +336,8 @@ class Channels:
             self._refuse("call cut off")
 
     def _warn(self, what: str, opener: Opener | None) -> None:
-        """An opener that is ordinary text elsewhere is no reason to warn."""
-        if opener is not None and opener.where is not Where.ANYWHERE:
+        """An opener that is ordinary text elsewhere is no reason to warn, but a name where calls have theirs is."""
+        if opener is not None and opener.where is not Where.ANYWHERE and not what.startswith(UNDECLARED):
             return
         if what in self.warnings or len(self.warnings) < _WARNINGS:
             self.warnings[what] += 1

@@ -14,6 +14,7 @@ T = TypeVar("T")
 Steps = Generator[None, None, T]
 Schema = Mapping[str, Any]
 
+UNDECLARED = "undeclared tool"
 _LONGEST_NAME = 256
 _LOOKAHEAD_SPACE = 64
 
@@ -182,7 +183,7 @@ class Reader:
     def begin(self, name: str) -> None:
         """A call to `name`. Raises NotACall where there is no such tool."""
         if name not in self._declared:
-            raise NotACall(f"undeclared tool {name[:_LONGEST_NAME]!r}" if name else "malformed call")
+            raise NotACall(f"{UNDECLARED} {name[:_LONGEST_NAME]!r}" if name else "malformed call")
         self.current = OpenCall(name)
 
     def schema(self) -> Schema:
