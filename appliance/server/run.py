@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -335,8 +336,12 @@ def _warn(run: Run, warnings: tuple[tuple[str, int], ...]) -> None:
         return
     log.get().warning("generation.call_is_text", model=run.model, reasons=dict(warnings))
     for reason, times in warnings:
-        # Names are the model's own invention: no label for each.
-        run.context.counted.no_calls.add(run.counted_as, reason.partition(" '")[0], by=times)
+        run.context.counted.no_calls.add(run.counted_as, _kind(reason), by=times)
+
+
+def _kind(reason: str) -> str:
+    """A warning without the name in it: names are the model's own invention, and none has a label of its own."""
+    return re.split(r" ['\"]", reason, maxsplit=1)[0]
 
 
 def _count(run: Run, index: int, event: Event) -> None:

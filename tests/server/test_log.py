@@ -47,6 +47,25 @@ def test_the_format_and_the_level_follow_the_file_in_the_server_and_in_running_e
     assert "engine.ready" not in events, "that was before"
 
 
+@pytest.mark.parametrize("name", ["sail", "it's"], ids=["plain", "apostrophe"])
+def test_a_call_of_an_unknown_tool_is_logged_by_its_name_and_counted_without(tmp_path: Path, name: str) -> None:
+    call = json.dumps({"name": name, "arguments": {}})
+    (tmp_path / "calls.yaml").write_text(json.dumps({"text": f"<tool_call>{call}</tool_call>"}))
+    file = deployment(tmp_path, more=observing(format="json"))
+    caller = "models:\n  caller: {source: 'fake:calls.yaml', dialects: {tools: hermes_json}}\n"
+    file.write_text(file.read_text().replace("models:\n", caller))
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        assert running.post(chat("caller", tools=[tool])).status_code == 200
+        running.wait_for("generation.call_is_text")
+        counted = running.get("/metrics").text
+    assert f"undeclared tool {name!r}" in next(
+        reason for line in running.errors if "call_is_text" in line for reason in json.loads(line)["reasons"]
+    )
+    assert 'appliance_call_warnings_total{model="caller",reason="undeclared tool"} 1' in counted
+
+
 def test_a_program_gets_the_warnings_about_a_file_as_an_event(tmp_path: Path) -> None:
     file = deployment(tmp_path, QUIET, more=observing(format="json"))
     strange = tmp_path / "strange"
