@@ -212,7 +212,7 @@ class Scheduler:
         if self.held or not self._waiting or not self._running:
             return None
         first, last = self._waiting[0], max(self._running, key=_rank)
-        if first.pending or first.behind or not last.behind:
+        if first.pending or first.behind or not last.behind or self._awaits_leader(first):
             return None
         return None if len(self._running) < self._rows and self._fits(first) else last
 

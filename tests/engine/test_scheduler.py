@@ -210,6 +210,22 @@ def test_what_nobody_waits_for_makes_way_where_memory_is_what_lacks(tmp_path):
     assert drive.text(1) == drive.text(2) == "x" * 20
 
 
+def test_what_nobody_waits_for_is_not_given_up_again_and_again_for_one_that_waits_for_a_prefix(tmp_path):
+    drive = Drive(tmp_path, tokens=2240, prefix=100_000, text="x" * 20, prefill_ms_per_token=0.25)
+    drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.005)))
+    drive.turn(drive.arrival(9, "z" * 60))
+    drive.finish()  # so that the speed is known
+    drive.turn(drive.arrival(1, "a" * 1000), drive.arrival(2, "c" * 200, priority=-BEHIND))
+    drive.turn()
+    opened, open_row = [], drive.device.open
+    drive.device.open = lambda opening: (opened.append(opening.id), open_row(opening))
+    drive.turn(drive.arrival(3, "a" * 999 + "bb"))
+    drive.finish()
+    assert opened.count(3) == 1
+    assert opened.count(2) <= 2
+    assert drive.text(2) == "x" * 20
+
+
 def test_fewer_rows_let_running_ones_finish(tmp_path):
     drive = Drive(tmp_path, rows=3, text="x" * 20)
     drive.turn(*(drive.arrival(id, "aa") for id in (1, 2, 3, 4)))
