@@ -5,7 +5,7 @@ Python. This is the hot path: per token one pipeline step, per step one frame.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -150,7 +150,7 @@ class Loop:
             step = self._backend.launch(plan.batch)
             taken = [(id, length, self._backend.snapshot(id, length)) for id, length in plan.snapshots]
         except EngineFault as fault:
-            self._fail(plan.sequences, fault)
+            self._fault(plan.sequences, fault)
             return None
         return _Flight(plan, step, taken)
 
@@ -158,7 +158,7 @@ class Loop:
         try:
             result = flight.step.wait()
         except EngineFault as fault:
-            self._fail(flight.plan.sequences, fault)
+            self._fault(flight.plan.sequences, fault)
             return
         self._steps += 1
         parts: list[SequenceEvents] = []
@@ -208,6 +208,14 @@ class Loop:
         """
         self._scheduler.prefixes.disown(sequence.known, max(1, sequence.found.length), sequence.namespace)
         self._tier.disown(sequence)
+
+    def _fault(self, ids: Collection[int], fault: EngineFault) -> None:
+        """Of the device: one answer alone fails of it. Whose doing it was among several cannot be told here, so the
+        engine ends, and the server, which tries them one at a time, finds out.
+        """
+        if len(ids) > 1:
+            raise fault
+        self._fail(ids, fault)
 
     def _fail(self, ids: Iterable[int], fault: EngineFault) -> None:
         log.get().error("engine.step_failed", sequences=sorted(ids), reason=fault.message)

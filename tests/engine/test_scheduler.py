@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from appliance.engine.inbox import Cancellation, Configuration
+from appliance.errors import EngineFault
 from appliance.vocab.event import Failed, Finished, Reuse, Started
 from appliance.vocab.spec import BEHIND, WISHES
 from tests.engine.driving import Drive
@@ -312,13 +313,21 @@ def test_cancelling_what_is_not_there_does_nothing(tmp_path):
 
 
 # ---- faults
-def test_a_device_fault_fails_the_rows_of_its_step_and_no_others(tmp_path):
-    drive = Drive(tmp_path, rows=2, when=[{"contains": "bad", "fault_after": 2, "text": "xxxxxx"}], text="fine")
-    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "with"), drive.arrival(3, "later"))
+def test_a_device_fault_fails_an_answer_that_is_alone_in_its_step(tmp_path):
+    drive = Drive(tmp_path, rows=1, when=[{"contains": "bad", "fault_after": 2, "text": "xxxxxx"}], text="fine")
+    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "later"))
     drive.finish()
-    assert isinstance(drive.events(1)[-1], Failed) and isinstance(drive.events(2)[-1], Failed)
+    assert isinstance(drive.events(1)[-1], Failed)
     assert drive.events(1)[-1].code == "engine_error"
-    assert drive.text(3) == "fine"
+    assert drive.text(2) == "fine"
+
+
+def test_a_device_fault_with_several_answers_ends_the_engine_and_fails_none(tmp_path):
+    drive = Drive(tmp_path, rows=2, when=[{"contains": "bad", "fault_after": 2, "text": "xxxxxx"}], text="x" * 50)
+    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "with"))
+    with pytest.raises(EngineFault):
+        drive.finish()
+    assert not drive.ended(1) and not drive.ended(2)
 
 
 # ---- everything at once

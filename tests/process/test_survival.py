@@ -14,7 +14,7 @@ from appliance.control.generation import Deadlines
 from appliance.control.residency import EngineState
 from appliance.control.supervisor import Supervisor
 from appliance.control.watchdog import Bound
-from appliance.errors import EngineDied
+from appliance.errors import EngineDied, EngineFault
 from appliance.vocab.event import Event, Finished, Started, TextDelta
 from tests.process.site import Site, answer
 
@@ -66,6 +66,17 @@ async def test_one_poison_request_among_sixteen_is_the_only_one_to_fail(site, po
         assert isinstance(answers.pop(7), EngineDied)
         assert answers == [f"{text} " * 60 for text in texts if text != "poison"]
         assert engine(supervisor).leases == 0
+
+
+async def test_a_request_its_device_faults_on_is_the_only_one_to_fail(site):
+    site.script("m", text="{last} " * 60, step_ms=1, when=[{"contains": "poison", "fault_after": 3}])
+    deployment = site.deployment({"m": {}})
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(deployment)
+        asked = (answer(supervisor, deployment, text=text) for text in ["a", "poison", "b", "c"])
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(answers.pop(1), EngineFault)
+        assert answers == [f"{text} " * 60 for text in "abc"]
 
 
 async def test_deaths_are_counted_and_degrade_the_model_until_somebody_is_served(site):
