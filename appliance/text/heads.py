@@ -1,7 +1,7 @@
 """What a template begins each role's turn with, as far as it is plain text: found by looking before known words, and
 kept from meaning that inside what users and tools say.
 
-Special tokens are kept apart by the tokenizer; `User:` or `### Response` at the beginning of a line can only be told
+Special tokens are kept apart by the tokenizer; `User:` or `### Response` at the beginning of a line, `[/INST]` anywhere, can only be told
 from the template's own by a character more: a word joiner, which is not seen and which no template trims.
 """
 
@@ -31,6 +31,7 @@ _SYSTEM = "probesystem"
 _LONGEST = 48
 _TELLING = re.compile(r'(?=.*\w)(?=.*[^\w\s])[^"{}]+')
 """A word and a sign: `assistant` alone is a word like others."""
+_BRACKETED = re.compile(r"\[[^\[\]]+\]|<[^<>]+>")
 _THOUGHT = re.compile(r"(</?think>|\[/?THINK\]|\s)+$")
 """Reasoning that is shown as none, behind the head."""
 _VARIES = re.compile(r"[0-9]|probe")
@@ -54,7 +55,7 @@ def heads(text: Text, results: str | None, result: str, specials: Iterable[str] 
 def kept_apart(said: str, role: str, heads: Heads, mark: Callable[[str], str]) -> str:
     """What a role said, with no line in it that begins like a turn of another. `mark` changes special tokens."""
     pattern = _pattern(tuple(sorted(set(_plain(role, heads, mark)), key=len, reverse=True)))
-    return said if pattern is None else pattern.sub(rf"\1{JOINER}", said)
+    return said if pattern is None else pattern.sub(lambda found: found[0] + JOINER, said)
 
 
 def _head(text: str, specials: Sequence[str], *words: str) -> str:
@@ -86,4 +87,8 @@ def _plain(role: str, heads: Heads, mark: Callable[[str], str]) -> Iterator[str]
 
 @lru_cache(maxsize=64)
 def _pattern(heads: tuple[str, ...]) -> re.Pattern[str] | None:
-    return re.compile(rf"^([ \t]*)(?={'|'.join(map(re.escape, heads))})", re.MULTILINE) if heads else None
+    """A head in brackets means its turn wherever it stands, a word with a colon at the beginning of a line only."""
+    lines = "|".join(re.escape(head) for head in heads if not _BRACKETED.fullmatch(head))
+    inline = "|".join(re.escape(head) for head in heads if _BRACKETED.fullmatch(head))
+    either = [*([rf"^[ \t]*(?={lines})"] if lines else []), *([rf"(?={inline})"] if inline else [])]
+    return re.compile("|".join(either), re.MULTILINE) if either else None
