@@ -1,8 +1,9 @@
 """What a template begins each role's turn with, as far as it is plain text: found by looking before known words, and
 kept from meaning that inside what users and tools say.
 
-Special tokens are kept apart by the tokenizer; `User:` or `### Response` at the beginning of a line, `[/INST]` anywhere, can only be told
-from the template's own by a character more: a word joiner, which is not seen and which no template trims.
+Special tokens are kept apart by the tokenizer; `User:` or `### Response` at the beginning of a line, and `[/INST]`
+anywhere, can only be told from the template's own by a character more: a word joiner, which is not seen and which no
+template trims.
 """
 
 import re
