@@ -27,8 +27,10 @@ def load(state: Registry, now: float) -> Transition:
     blocked = False
     for engine in queue(state, now):
         if engine.failure and now < engine.failure.retry_at:
-            patient = tuple(w for w in engine.waiters if w.resumed and not engine.failure.permanent)
-            effects += [Reject(w.id, failures.told(engine.failure, now)) for w in engine.waiters if w not in patient]
+            # Whoever comes within the pause of one that was killed waits like those who came just before it died.
+            waiting = sitting(engine.waiters) if isinstance(engine.failure.error, DiedLoading) else engine.waiters
+            patient = tuple(w for w in waiting if w.resumed and not engine.failure.permanent)
+            effects += [Reject(w.id, failures.told(engine.failure, now)) for w in waiting if w not in patient]
             state = state.put(replace(engine, waiters=patient, wanted=engine.want.startup))
         elif not engine.want.present:
             effects.append(Fetch(engine.want.fingerprint))
