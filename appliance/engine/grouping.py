@@ -6,6 +6,7 @@ rectangle.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from appliance.engine.ledger import tokens_of
 
@@ -27,17 +28,24 @@ class Costs:
 
     def of(self, lengths: Sequence[int]) -> int:
         """What one group of these rows costs in a step."""
-        padding = len(lengths) * max(lengths) - sum(lengths)
-        return self.pass_bytes + self.token_bytes * (sum(lengths) + _PADDING * padding)
+        return self.rectangle(len(lengths), max(lengths), sum(lengths))
+
+    def rectangle(self, rows: int, widest: int, tokens: int) -> int:
+        """The same of so many rows that hold so many tokens together."""
+        padding = rows * widest - tokens
+        return self.pass_bytes + self.token_bytes * (tokens + _PADDING * padding)
 
 
 def alike(lengths: Mapping[int, int], costs: Costs) -> list[Group]:
     """Rows by id, parted where steps cost least. The best groups are neighbours when rows stand by length."""
     ids = sorted(lengths, key=lambda id: (-lengths[id], id))
+    widths = [lengths[id] for id in ids]
+    tokens = [0, *accumulate(widths)]  # of the first n rows
     best: list[tuple[int, int]] = [(0, 0)]  # for the first n rows: cost, and where their last group begins
     for end in range(1, len(ids) + 1):
-        parts = [lengths[id] for id in ids[:end]]
-        best.append(min((best[begin][0] + costs.of(parts[begin:]), begin) for begin in range(end)))
+        # The first row of a group is its longest.
+        last = (costs.rectangle(end - begin, widths[begin], tokens[end] - tokens[begin]) for begin in range(end))
+        best.append(min((best[begin][0] + cost, begin) for begin, cost in enumerate(last)))
     groups, end = list[Group](), len(ids)
     while end:
         begin = best[end][1]
