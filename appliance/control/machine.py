@@ -21,6 +21,12 @@ from appliance.vocab.spec import EngineSettings, EngineSpec
 
 _log = log.get()
 
+_MIB = 1 << 20
+_KEEP_FREED = {"MALLOC_MMAP_THRESHOLD_": str(64 * _MIB), "MALLOC_TRIM_THRESHOLD_": str(256 * _MIB)}
+"""For the C library (mallopt(3)). On a CPU, MLX frees its arrays and asks for others all the time; what went back to
+the system meanwhile comes zeroed, page by page. So much of it stays at most.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -57,8 +63,11 @@ class Machine:
 
     def blank(self, backend: Backend, option: str) -> Blank:
         """What an engine of this backend is started with under this `engine.blas`. Raises LoadFailed as `launch`."""
-        extra = blas.environment(self._preload(option), self.environ, self.cores) if backend == "mlx" else {}
-        return Blank(backend, {**self.environ, **extra}, self.log)
+        if backend != "mlx":
+            return Blank(backend, {**self.environ}, self.log)
+        kept = _KEEP_FREED if self.cpu and self.platform == "linux" else {}
+        extra = blas.environment(self._preload(option), self.environ, self.cores)
+        return Blank(backend, {**kept, **self.environ, **extra}, self.log)
 
     def _preload(self, option: str) -> blas.Preload:
         return blas.choose(option, platform=self.platform, machine=self.machine, cpu_backend=self.cpu)
