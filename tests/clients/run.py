@@ -18,6 +18,7 @@ from tests.server.up import Up
 
 HERE = Path(__file__).resolve().parent
 DEPLOY = HERE / "deploy.yaml"
+COMMAND_LINE = HERE / "command_line.mjs"
 ENVIRONMENTS = HERE.parents[1] / ".clients"
 PATIENCE = 600.0
 """Seconds; far longer than an installation or a client takes."""
@@ -63,7 +64,8 @@ def _install_node(environment: Path, versions: Path) -> Iterable[list[str]]:
 
 
 def _run_node(environment: Path, checks: Path) -> list[str]:
-    """Modules are searched from where a script lies, so it lies beside them."""
+    """Modules are searched from where a script lies, so it and what it shares with others lie beside them."""
+    shutil.copy(COMMAND_LINE, environment)
     return ["node", "--test-reporter=spec", shutil.copy(checks, environment)]
 
 

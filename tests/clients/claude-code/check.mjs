@@ -1,20 +1,9 @@
-// The Claude Code command line, as a user runs it without a terminal: its own directory, no telemetry, no updates.
+// The Claude Code command line: no telemetry, no updates.
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import path from 'node:path'
-import test, { after } from 'node:test'
+import test from 'node:test'
+import { run } from './command_line.mjs'
 
-const here = import.meta.dirname
-const home = mkdtempSync(path.join(here, 'home-'))
-const work = path.join(home, 'work')
-after(() => rmSync(home, { recursive: true, force: true }))
-mkdirSync(work)
-writeFileSync(path.join(work, 'note.txt'), 'sesame-9431\n')
-
-const env = {
-  PATH: process.env.PATH,
-  HOME: home,
+const settings = {
   ANTHROPIC_BASE_URL: process.env.BASE_URL,
   ANTHROPIC_AUTH_TOKEN: 'any',
   ANTHROPIC_MODEL: 'thinker',
@@ -25,13 +14,7 @@ const env = {
   DISABLE_AUTOUPDATER: '1',
   CLAUDE_CODE_MAX_RETRIES: '0',
 }
-
-function claude(...words) {
-  const command = path.join(here, 'node_modules', '.bin', 'claude')
-  const done = spawnSync(command, ['-p', ...words], { cwd: work, env, timeout: 120_000, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
-  return { status: done.status, lines: done.stdout.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line)), said: done.stdout + done.stderr }
-}
-
+const claude = (...words) => run('claude', ['-p', ...words], settings)
 const one = (...words) => claude('--output-format', 'json', ...words).lines.at(-1)
 
 test('answer and usage', () => {
