@@ -10,6 +10,12 @@ from appliance.protocols.batches import Problem
 MAX_LINES = 50_000
 MAX_PROBLEMS = 100
 MAX_ID = 512
+EXPIRED, CANCELLED = "batch_expired", "batch_cancelled"
+"""Why a request was not run."""
+_WHY = {
+    EXPIRED: "This request was not run before the completion window ended.",
+    CANCELLED: "This request was not run before the batch was cancelled.",
+}
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -36,6 +42,7 @@ class _Model(msgspec.Struct):
 
 class _Done(msgspec.Struct):
     custom_id: str
+    response: msgspec.Raw
 
 
 _LINE = msgspec.json.Decoder(Line)
@@ -119,21 +126,24 @@ def answered(id: str, custom_id: str, status: int, request: str, body: bytes) ->
     return _encode({"id": id, "custom_id": custom_id, "response": response, "error": None}) + b"\n"
 
 
-def not_run(id: str, custom_id: str) -> bytes:
+def not_run(id: str, custom_id: str, why: str = EXPIRED) -> bytes:
     """A line of the errors, for a request the batch had no time for."""
-    error = {"code": "batch_expired", "message": "This request was not run before the completion window ended."}
+    error = {"code": why, "message": _WHY[why]}
     return _encode({"id": id, "custom_id": custom_id, "response": None, "error": error}) + b"\n"
 
 
-def done(lines: Iterable[bytes]) -> tuple[set[str], int]:
-    """The requests whose results stand in a file that may be cut off, and how many of its bytes are whole lines."""
-    ids: set[str] = set()
+def done(lines: Iterable[bytes]) -> tuple[dict[str, bool], int]:
+    """The requests whose results stand in a file that may be cut off, with whether they were run, and how many of its
+    bytes are whole lines.
+    """
+    ids: dict[str, bool] = {}
     whole = 0
     for line in lines:
         try:
             if not line.endswith(b"\n"):
                 break
-            ids.add(_DONE.decode(line).custom_id)
+            found = _DONE.decode(line)
+            ids[found.custom_id] = bytes(found.response) != b"null"
         except msgspec.MsgspecError:
             break
         whole += len(line)

@@ -10,7 +10,10 @@ from appliance.protocols.fields import Reader, read_fields, typed
 from appliance.protocols.files import expiry
 from appliance.protocols.sampling import Name
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
+ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
+
+PREFIX, MESSAGES_PREFIX = "batch_", "msgbatch_"
+"""How the ids of OpenAI's batches begin, and those of Anthropic's."""
 
 Status = Literal[
     "validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"
@@ -33,7 +36,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     """A batch as it is kept. `key` is the name of the key it came with, `times` Unix seconds by the state that was
-    entered then, `keep` how many seconds its results are kept.
+    entered then, `keep` how many seconds its results are kept; `unrun` of the `failed` lines it had no time for.
     """
 
     id: str
@@ -49,6 +52,7 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     total: int = 0
     completed: int = 0
     failed: int = 0
+    unrun: int = 0
     output_file: str | None = None
     error_file: str | None = None
     problems: tuple[Problem, ...] = ()
@@ -56,6 +60,11 @@ class Batch(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def of_messages(self) -> bool:
+        """Whether it is Anthropic's: its results are asked for by its id, and are no files of their own."""
+        return self.id.startswith(MESSAGES_PREFIX)
 
 
 class _KeepFor(msgspec.Struct):
@@ -132,9 +141,9 @@ def validated(batch: Batch, lines: int, problems: tuple[Problem, ...], now: int)
     return _entered(batch, "in_progress", now, total=lines)
 
 
-def counted(batch: Batch, completed: int, failed: int) -> Batch:
+def counted(batch: Batch, completed: int, failed: int, unrun: int = 0) -> Batch:
     """So many lines are done in all."""
-    return msgspec.structs.replace(batch, completed=completed, failed=failed)
+    return msgspec.structs.replace(batch, completed=completed, failed=failed, unrun=unrun)
 
 
 def cancelling(batch: Batch, now: int) -> Batch:

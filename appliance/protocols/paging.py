@@ -20,7 +20,7 @@ def page(
     ids = [item["id"] for item in ordered]
     if (after := query.get("after")) in ids:
         ordered = ordered[ids.index(after) + 1 :]
-    shown = ordered[: _limit(query.get("limit"), most, usual)]
+    shown = ordered[: limit(query.get("limit"), most, usual)]
     return {
         "object": "list",
         "data": shown,
@@ -30,7 +30,8 @@ def page(
     }
 
 
-def _limit(text: str | None, most: int, usual: int) -> int:
+def limit(text: str | None, most: int, usual: int) -> int:
+    """How many are shown: what is asked, `usual` where nothing is. Raises BadRequest."""
     if text is None:
         return usual
     if not text.isascii() or not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= most:

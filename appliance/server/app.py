@@ -13,7 +13,7 @@ from sanic.http.constants import HTTP
 
 from appliance import log
 from appliance.errors import BadRequest
-from appliance.server import batch_routes, file_routes, ollama_routes, pages, responses, routes
+from appliance.server import batch_routes, file_routes, message_batch_routes, ollama_routes, pages, responses, routes
 from appliance.server.adapters import ADAPTERS
 from appliance.server.apis import check_spoken
 from appliance.server.context import Context
@@ -36,6 +36,9 @@ READS: dict[str, Handler] = {
     "/v1/files/<id:str>/content": file_routes.content,
     "/v1/batches": batch_routes.index,
     "/v1/batches/<id:str>": batch_routes.show,
+    "/v1/messages/batches": message_batch_routes.index,
+    "/v1/messages/batches/<id:str>": message_batch_routes.show,
+    "/v1/messages/batches/<id:str>/results": message_batch_routes.results,
     "/v1/requests": routes.list_requests,
     "/": ollama_routes.root,
     "/api/tags": ollama_routes.tags,
@@ -55,6 +58,8 @@ WRITES: dict[str, Handler] = {
     "/v1/files": file_routes.upload,
     "/v1/batches": batch_routes.create,
     "/v1/batches/<id:str>/cancel": batch_routes.cancel,
+    "/v1/messages/batches": message_batch_routes.create,
+    "/v1/messages/batches/<id:str>/cancel": message_batch_routes.cancel,
     "/v1/requests/<id:str>/cancel": routes.cancel_request,
     "/api/show": ollama_routes.show,
 }
@@ -63,10 +68,11 @@ WRITES: dict[str, Handler] = {
 DELETES: dict[str, Handler] = {
     "/v1/responses/<id:str>": responses.delete,
     "/v1/files/<id:str>": file_routes.delete,
+    "/v1/messages/batches/<id:str>": message_batch_routes.delete,
 }
 """Answered to DELETE."""
 
-FREE = frozenset({responses.cancel, batch_routes.cancel, routes.cancel_request})
+FREE = frozenset({responses.cancel, batch_routes.cancel, message_batch_routes.cancel, routes.cancel_request})
 """A key with no room left may still make some."""
 
 OPEN = frozenset({"/healthz", "/health", "/readyz"})

@@ -112,24 +112,26 @@ class BatchRunner:
     async def _count(self, id: str) -> set[str]:
         """What is done of it by its files."""
         answered, failed = await self._store.done(self._now(id))
-        self._store.count(batches.counted(self._now(id), len(answered), len(failed)))
-        return answered | failed
+        unrun = sum(not ran for ran in failed.values())
+        self._store.count(batches.counted(self._now(id), len(answered), len(failed), unrun))
+        return answered.keys() | failed.keys()
 
     async def _end(self, id: str, entries: tuple[Entry, ...], expired: bool) -> None:
         now = _time()
         ending = batches.finalizing(self._now(id), max(now, self._now(id).expires_at) if expired else now)
         await self._store.save(ending)
         done = await self._count(id)
-        if ending.status == "finalizing":
+        if ending.status == "finalizing" or ending.of_messages:
+            why = batch_lines.EXPIRED if ending.status == "finalizing" else batch_lines.CANCELLED
             for entry in entries:
                 if entry.custom_id not in done:
-                    await self._keep(errors_id(id), batch_lines.not_run(_line_id(), entry.custom_id))
+                    await self._keep(errors_id(id), batch_lines.not_run(_line_id(), entry.custom_id, why))
         await self._count(id)
         batch = self._now(id)
         output = await self._store.finish(output_id(id), f"{id}_output.jsonl", batch, now)
         errors = await self._store.finish(errors_id(id), f"{id}_error.jsonl", batch, now)
-        await self._store.save(batches.ended(batch, now, output, errors))
-        said = self._now(id)
+        said = batches.ended(batch, now, output, errors)
+        await self._store.save(said)
         log.get().info("batch.ended", status=said.status, completed=said.completed, failed=said.failed)
 
     # ---- lines

@@ -34,6 +34,11 @@ def errors_id(batch: str) -> str:
     return f"file-{batch.partition('_')[2]}e"
 
 
+def input_id(batch: str) -> str:
+    """The file of the requests that came with a batch itself."""
+    return f"file-{batch.rpartition('_')[2]}i"
+
+
 class BatchStore:
     """All batches of a directory, read when this is made (blocking). `close` it in the end."""
 
@@ -48,16 +53,16 @@ class BatchStore:
         """Wait for the last write."""
         self._writer.shutdown(wait=True)
 
-    def get(self, id: str, key: str | None) -> Batch:
-        """The batch of this id, for the holder of a key. Raises UnknownBatch."""
+    def get(self, id: str, key: str | None, prefix: str = "") -> Batch:
+        """The batch of this id, which begins with `prefix`, for the holder of a key. Raises UnknownBatch."""
         batch = self._batches.get(id)
-        if batch is None or key not in (None, batch.key):
+        if batch is None or key not in (None, batch.key) or not id.startswith(prefix):
             raise UnknownBatch(f"there is no batch {id[:64]!r}", param="batch_id")
         return batch
 
-    def all(self, key: str | None = None) -> list[Batch]:
-        """Those of a key's holder, oldest first."""
-        mine = (batch for batch in self._batches.values() if key in (None, batch.key))
+    def all(self, key: str | None = None, prefix: str = "") -> list[Batch]:
+        """Those of a key's holder whose ids begin so, oldest first."""
+        mine = (batch for id, batch in self._batches.items() if key in (None, batch.key) and id.startswith(prefix))
         return sorted(mine, key=lambda batch: (batch.times["validating"], batch.id))
 
     def change(self, id: str) -> None:
@@ -81,7 +86,16 @@ class BatchStore:
         """Remember how far it is; its files say that too, so nothing is written."""
         self._batches[batch.id] = batch
 
+    async def remove(self, batch: Batch) -> None:
+        """Forget a batch, its input and its results."""
+        self._batches.pop(batch.id, None)
+        await self._write(self._remove, batch)
+
     # ---- the input and its results
+    async def keep_input(self, batch: Batch, lines: bytes) -> None:
+        """Write down the requests that came with a batch itself. Raises OSError."""
+        await self._write(replace, self._files.path(batch.input_file), lines)
+
     async def input(self, batch: Batch) -> tuple[tuple[Entry, ...], tuple[Problem, ...]]:
         """The requests of its input."""
         return await asyncio.to_thread(self._input, batch)
@@ -90,16 +104,27 @@ class BatchStore:
         """One line of its input. Raises OSError."""
         return await asyncio.to_thread(_part, self._files.path(batch.input_file), entry.start, entry.length)
 
-    async def done(self, batch: Batch) -> tuple[set[str], set[str]]:
-        """The requests with an answer, and those that failed; half a line that a crash left is cut off."""
+    async def done(self, batch: Batch) -> tuple[dict[str, bool], dict[str, bool]]:
+        """The requests with an answer, and those that failed, with whether they were run; half a line that a crash
+        left is cut off.
+        """
         return await self._write(self._done, batch.id)
 
     async def append(self, file: str, line: bytes) -> None:
         """Add a result to a file. Raises OSError."""
         await self._write(_append, self._files.path(file), line)
 
+    def results(self, batch: Batch) -> Iterator[bytes]:
+        """The lines of its results, answers first. Blocking. Raises OSError."""
+        for file in (output_id(batch.id), errors_id(batch.id)):
+            if (path := self._files.path(file)).exists():
+                with path.open("rb") as lines:
+                    yield from lines
+
     async def finish(self, file: str, name: str, batch: Batch, now: int) -> str | None:
         """Make a file of results one that can be asked for; None where there are none."""
+        if batch.of_messages:
+            return None
         expires = None if batch.keep is None else now + batch.keep
         return await self._write(self._finish, file, name, batch.key, now, expires)
 
@@ -116,14 +141,19 @@ class BatchStore:
         except OSError:
             return (), (Problem("file_not_found", "the input file is not there any more", "input_file_id"),)
 
-    def _done(self, batch: str) -> tuple[set[str], set[str]]:
+    def _remove(self, batch: Batch) -> None:
+        (self._directory / f"{batch.id}.json").unlink(missing_ok=True)
+        for file in (batch.input_file, output_id(batch.id), errors_id(batch.id)):
+            self._files.path(file).unlink(missing_ok=True)
+
+    def _done(self, batch: str) -> tuple[dict[str, bool], dict[str, bool]]:
         answered, failed = (self._whole(file) for file in (output_id(batch), errors_id(batch)))
         return answered, failed
 
-    def _whole(self, id: str) -> set[str]:
+    def _whole(self, id: str) -> dict[str, bool]:
         path = self._files.path(id)
         if not path.exists():
-            return set()
+            return {}
         with path.open("rb") as file:
             ids, whole = batch_lines.done(file)
         if whole < path.stat().st_size:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from sanic import HTTPResponse, Request
 
-from appliance.protocols import batches, files
+from appliance.protocols import batches, files, message_batches
 from appliance.protocols.fields import Reader
 from appliance.server import ollama_routes
 from appliance.server.adapters import ADAPTERS, Adapter
@@ -38,6 +38,9 @@ DESCRIBED: dict[str, Described] = {
     "/v1/batches": Described(
         "Run the requests of an uploaded file, behind all others.", batches.FIELDS, batches.REQUIRED
     ),
+    "/v1/messages/batches": Described(
+        "Answer many requests, behind all others.", message_batches.FIELDS, message_batches.REQUIRED
+    ),
     "/api/show": Described("What is known of one model.", ollama_routes.SHOW, ()),
 }
 """Endpoints that read fields and are neither asked for an answer nor about a prompt."""
@@ -60,6 +63,7 @@ _PAGE = {"limit": {"type": "integer", "minimum": 1}, "after": {"type": "string"}
 QUERIES: dict[str, dict[str, Any]] = {
     "/v1/files": {**_PAGE, "purpose": {"type": "string"}},
     "/v1/batches": {name: _PAGE[name] for name in ("limit", "after")},
+    "/v1/messages/batches": {"limit": _PAGE["limit"], "after_id": _PAGE["after"], "before_id": _PAGE["after"]},
     "/v1/responses/<id:str>": {"stream": {"type": "boolean"}, "starting_after": {"type": "integer", "minimum": 0}},
     "/v1/responses/<id:str>/input_items": _PAGE,
 }

@@ -130,6 +130,10 @@ def test_every_line_is_answered_once(running: Up) -> None:
 ENDPOINTS: dict[str, tuple[dict[str, Any], Any]] = {
     "/v1/completions": ({"prompt": "hi"}, lambda body: body["choices"][0]["text"]),
     "/v1/responses": ({"input": "hi"}, lambda body: body["output"][0]["content"][0]["text"]),
+    "/v1/messages": (
+        {"max_tokens": 99, "messages": [{"role": "user", "content": "hi"}]},
+        lambda body: body["content"][0]["text"],
+    ),
 }
 
 
