@@ -227,12 +227,14 @@ class Backend(Protocol):
         ...
 
     def open(self, opening: Opening) -> None:
-        """Make a sequence known; nothing is computed yet."""
+        """Make a sequence known; nothing is computed yet. Raises EngineFault where this sequence cannot begin."""
         ...
 
     def launch(self, batch: Batch) -> Step:
         """Start computing and return at once. A decode row whose newest token is still on the device
         (launched in the step before and not yet waited for) continues from there.
+
+        Raises EngineFault if the device failed; the step before can be waited for all the same.
         """
         ...
 
@@ -240,7 +242,8 @@ class Backend(Protocol):
         """A copy of the first `length` computed tokens, or None where this cache kind cannot give that.
 
         Some kinds give only exactly what is computed: ask for a prompt's snapshot right after the launch of its
-        last chunk, before the next launch. It is computed lazily and waits for nothing.
+        last chunk, before the next launch. It is computed lazily and waits for nothing. Raises EngineFault if the
+        device failed; the sequence goes on all the same.
         """
         ...
 

@@ -6,11 +6,11 @@ Python. This is the hot path: per token one pipeline step, per step one frame.
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from appliance import log
-from appliance.engine.backend import Backend, Snapshot, Step
+from appliance.engine.backend import Backend, Batch, Snapshot, Step
 from appliance.engine.disk_tier import DiskTier
 from appliance.engine.inbox import Arrival, Cancellation, Configuration, Farewell, Inbox, Message
 from appliance.engine.prefix_cache import PINNED
@@ -35,6 +35,26 @@ class _Flight:
 def _store(settings: EngineSettings) -> tuple[object, ...]:
     """What makes a KV store another one."""
     return settings.kv, settings.stored
+
+
+def _without(plan: Plan, ids: Collection[int]) -> Plan:
+    """The same step for all others."""
+    batch = plan.batch
+    places = [place for place, id in enumerate(batch.decode) if id not in ids]
+    left: Batch = replace(
+        batch,
+        decode=tuple(batch.decode[place] for place in places),
+        chunks=tuple(chunk for chunk in batch.chunks if chunk.sequence not in ids),
+        drafts=tuple(draft for draft in batch.drafts if draft.sequence not in ids),
+        groups=tuple(batch.groups[place] for place in places) if batch.groups else (),
+    )
+    return replace(
+        plan,
+        opened=tuple(opening for opening in plan.opened if opening.id not in ids),
+        started=tuple(begun for begun in plan.started if begun.id not in ids),
+        batch=left,
+        snapshots=tuple(wanted for wanted in plan.snapshots if wanted[0] not in ids),
+    )
 
 
 class Loop:
@@ -72,12 +92,16 @@ class Loop:
             self._rebuild_store(self._rebuild)
         self._scheduler.prefixes.pass_to(time.monotonic(), self._scheduler.settings.prefix_ttl)
         plan = self._scheduler.next_batch()
-        launched = self._launch(plan) if plan else None
-        landed, self._flight = self._flight, launched
+        able = self._open(plan)
+        launched = self._launch(able)
+        landed, self._flight = self._flight, launched if isinstance(launched, _Flight) else None
         if landed is not None:
             self._land(landed)
-        if launched is not None:
-            launched.step.begin()
+        match launched:
+            case _Flight(step=step):
+                step.begin()
+            case EngineFault():  # only now: what was computed before it has reached its clients
+                self._fault(able.sequences, launched)
         self._kv_bytes = self._backend.held_bytes()
         self.idle = not plan and landed is None
 
@@ -135,24 +159,39 @@ class Loop:
         for sequence in sequences:
             self._scheduler.submit(sequence)
 
-    def _launch(self, plan: Plan) -> _Flight | None:
-        try:
-            for id in plan.closed:
-                self._backend.close(id)
-            for opening in plan.opened:
+    def _open(self, plan: Plan) -> Plan:
+        """Close and open what the plan says. One that cannot begin fails alone, and is in the plan no more."""
+        for id in plan.closed:
+            self._backend.close(id)
+        unable: set[int] = set()
+        for opening in plan.opened:
+            try:
                 self._backend.open(opening)
-            for begun in plan.started:
-                pipeline = begun.pipeline
-                reuse = reuse_of(begun, self._scheduler.prefixes.enabled)
-                self._say(begun.id, Started(pipeline.prompt_tokens, pipeline.cached_tokens, reuse))
-            if not plan.batch:
-                return None
-            step = self._backend.launch(plan.batch)
-            taken = [(id, length, self._backend.snapshot(id, length)) for id, length in plan.snapshots]
-        except EngineFault as fault:
-            self._fault(plan.sequences, fault)
+            except EngineFault as fault:
+                unable.add(opening.id)
+                self._fail({opening.id}, fault)
+        return _without(plan, unable) if unable else plan
+
+    def _launch(self, plan: Plan) -> _Flight | EngineFault | None:
+        for begun in plan.started:
+            pipeline = begun.pipeline
+            reuse = reuse_of(begun, self._scheduler.prefixes.enabled)
+            self._say(begun.id, Started(pipeline.prompt_tokens, pipeline.cached_tokens, reuse))
+        if not plan.batch:
             return None
-        return _Flight(plan, step, taken)
+        try:
+            step = self._backend.launch(plan.batch)
+        except EngineFault as fault:
+            return fault
+        return _Flight(plan, step, [(id, length, self._snapshot(id, length)) for id, length in plan.snapshots])
+
+    def _snapshot(self, id: int, length: int) -> Snapshot | None:
+        """None also where the device failed: an answer does not need what is kept of it for others."""
+        try:
+            return self._backend.snapshot(id, length)
+        except EngineFault as fault:
+            log.get().warning("engine.snapshot_failed", sequence=id, length=length, reason=fault.message)
+            return None
 
     def _land(self, flight: _Flight) -> None:
         try:
@@ -200,7 +239,7 @@ class Loop:
         """Keep prompt and answer for the next turn. The last token was never an input."""
         length = sequence.prefill_end
         if sequence.decodes and length > 0 and not sequence.warms and self._scheduler.prefixes.enabled:
-            self._scheduler.keep(sequence.id, length, self._backend.snapshot(sequence.id, length))
+            self._scheduler.keep(sequence.id, length, self._snapshot(sequence.id, length))
 
     def _disown(self, sequence: Sequence) -> None:
         """Keep nothing of what it has computed, nor what it began with: what is no number in there would fail every

@@ -66,6 +66,7 @@ def main(link_fd: int, backend: str | None = None) -> NoReturn:
         _exit(EXIT_LOAD)
     except Exception:  # noqa: BLE001 - the engine loop's edge: what is not understood must not go on
         log.get().exception("engine.failed")
+        outbox.flush(_FLUSH_SECONDS)  # tokens of steps before it are their clients'
         _exit(EXIT_FAULT)
 
 

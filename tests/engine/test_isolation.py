@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from appliance.engine.backend import Sampled
+from appliance.errors import EngineFault
 from appliance.vocab.event import Failed, Finished
 from appliance.vocab.spec import Speculative
 from tests.engine.driving import Drive
@@ -87,3 +88,89 @@ def test_of_an_answer_that_cannot_go_on_nothing_is_kept_for_others(tmp_path, tri
     drive.finish()
     assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Failed, Finished]
     assert found(drive.tokenizer.encode("a prompt that is fine, too")).length >= len("a prompt that is fine") - 1
+
+
+# ---- faults of the device while a step is launched
+FAULTY = "xxxxxx"
+
+
+def faulty(at, after=2):
+    return [{"contains": "bad", "fault_after": after, "fault_at": at, "text": FAULTY}]
+
+
+@pytest.mark.parametrize("prefix", [0, 10_000], ids=["", "with a prefix cache"])
+@pytest.mark.parametrize("after", [0, 1, 4])
+@pytest.mark.parametrize("at", ["launch", "wait"])
+def test_a_fault_fails_an_answer_that_is_alone_after_all_that_was_computed_before_it(tmp_path, at, after, prefix):
+    drive = Drive(tmp_path, rows=1, prefix=prefix, when=faulty(at, after), text="fine")
+    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "later"))
+    drive.finish()
+    assert drive.text(1) == FAULTY[:after]
+    assert [type(event) for event in drive.events(1) if isinstance(event, Finished | Failed)] == [Failed]
+    assert drive.events(1)[-1].code == "engine_error"
+    assert drive.text(2) == "fine"
+    assert (drive.scheduler.running, drive.loop.pong(0).kv_bytes) == (0, 0)
+
+
+def test_a_fault_at_launch_with_several_answers_ends_the_engine_after_what_was_computed_before_it(tmp_path):
+    drive = Drive(tmp_path, when=faulty("launch"), text="fine and long")
+    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "with"))
+    with pytest.raises(EngineFault):
+        drive.finish()
+    assert (drive.text(1), drive.text(2)) == (FAULTY[:2], "fine and long"[:2])
+    assert not drive.ended(1) and not drive.ended(2)
+
+
+def test_a_fault_at_launch_of_one_answer_does_not_keep_the_last_token_of_another(tmp_path):
+    drive = Drive(tmp_path, text="abc")
+    launch = drive.device.launch
+
+    def refuse(batch):
+        if any(chunk.sequence == 2 for chunk in batch.chunks):
+            raise EngineFault("no memory for this prompt")
+        return launch(batch)
+
+    drive.device.launch = refuse
+    drive.turn(drive.arrival(1, "first", max_tokens=2))
+    while not drive.text(1):
+        drive.turn()
+    drive.turn(drive.arrival(2, "second"))
+    drive.finish()
+    assert drive.text(1) == "ab"
+    assert isinstance(drive.events(1)[-1], Finished)
+    assert isinstance(drive.events(2)[-1], Failed)
+
+
+def test_an_answer_that_cannot_begin_fails_alone(tmp_path):
+    drive = Drive(tmp_path, when=faulty("open"), text="fine and long")
+    drive.turn(drive.arrival(0, "with"))
+    while not drive.text(0):
+        drive.turn()
+    drive.turn(drive.arrival(1, "bad"), drive.arrival(2, "later"))
+    drive.finish()
+    assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Failed, Finished]
+    assert drive.started() == [0, 2]
+    assert drive.text(0) == drive.text(2) == "fine and long"
+    assert (drive.scheduler.running, drive.loop.pong(0).kv_bytes) == (0, 0)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_those_that_wait_behind_an_answer_that_cannot_begin_are_answered(tmp_path, rows):
+    drive = Drive(tmp_path, rows=rows, prefix=10_000, when=faulty("open"), text="fine")
+    same = "a beginning that both have in common " * 3
+    drive.turn(drive.arrival(1, same + "bad"), drive.arrival(2, same + "good"))
+    drive.finish()
+    assert isinstance(drive.events(1)[-1], Failed)
+    assert drive.text(2) == "fine"
+
+
+@pytest.mark.parametrize("after", [0, 3, len(FAULTY)], ids=["its prompt", "an answer cut short", "its end"])
+def test_what_cannot_be_kept_for_others_fails_nobody(tmp_path, after):
+    drive = Drive(tmp_path, prefix=10_000, when=faulty("snapshot", after), text="fine")
+    drive.turn(drive.arrival(1, "bad" * 20, max_tokens=after or 1000), drive.arrival(2, "good" * 20))
+    drive.finish()
+    assert [type(drive.events(id)[-1]) for id in (1, 2)] == [Finished, Finished]
+    assert drive.text(1) == FAULTY[: after or 1000]
+    found = drive.scheduler.prefixes.match
+    assert found(drive.tokenizer.encode("good" * 20)).length >= len("good" * 20) - 1
+    assert (found(drive.tokenizer.encode("bad" * 20)).length == 0) == (after == 0)

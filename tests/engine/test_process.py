@@ -421,6 +421,17 @@ def test_a_fault_of_the_device_fails_its_rows_and_the_engine_lives(engine, tmp_p
     assert engine.text(2) == "good"
 
 
+def test_a_fault_of_the_device_at_launch_comes_after_the_tokens_before_it(engine, tmp_path):
+    script = {"text": "x" * 1000, "token_bytes": 1, "step_ms": 5}
+    engine.start(write_script(tmp_path, **script, when=[{"contains": "bad", "fault_after": 9, "fault_at": "launch"}]))
+    engine.send(frames.Submit(submission(1, "good")))
+    engine.until(lambda: engine.tokens(1))
+    engine.send(frames.Submit(submission(2, "bad")))
+    assert exit_code(engine) == 70
+    assert engine.text(2) == "x" * 9
+    assert len(engine.tokens(1)) > 9
+
+
 def test_an_adapter_that_does_not_fit_is_told_at_load_and_fails_those_who_ask_for_it(tmp_path):
     settings = msgspec.structs.replace(SETTINGS, adapters=("/no/such/adapter",))
     with running_engine() as engine:

@@ -20,6 +20,8 @@ Everything is optional. Milliseconds are really waited, so a script can be as sl
     crash_times: n               only so often, counted in the file <script>.crashes
     hang_after: n                never come back from the step that would give a sequence its token n + 1
     fault_after: n               report a device fault there instead
+    fault_at: wait               … already when that step is launched (launch), when what a sequence has is copied
+                                 with so many tokens (snapshot), or when it begins, whatever n (open)
     fail_render: text            the template refuses prompts that contain this
     when:                        the first row that fits a prompt overrides what stands above for that sequence
       - {contains: weather, text: "<tool_call>…</tool_call>"}

@@ -157,6 +157,8 @@ class FakeBackend:
         prompt = opening.known[: opening.prompt_length]
         text = text_of(prompt)
         script = self._script.for_prompt(text)
+        if script.fault_after is not None and script.fault_at == "open":
+            _fault()
         self._rows[opening.id] = _Row(
             opening=opening,
             script=script,
@@ -186,6 +188,9 @@ class FakeBackend:
         assert 0 < length <= row.computed, "a snapshot of what is not computed"
         if not self._script.trim and length != row.computed:
             return None
+        script = row.script
+        if script.fault_after is not None and script.fault_at == "snapshot" and row.fresh >= script.fault_after:
+            _fault()
         return FakeSnapshot(tuple(row.tokens[:length]), self._script.kv_bytes_per_token, self._script.trim)
 
     def close(self, sequence: int) -> None:
@@ -213,7 +218,10 @@ class FakeBackend:
         if script.hang_after is not None and row.fresh > script.hang_after:
             mishaps.append(_hang)
         if script.fault_after is not None and row.fresh > script.fault_after:
-            mishaps.append(_fault)
+            if script.fault_at == "launch":
+                _fault()
+            if script.fault_at == "wait":
+                mishaps.append(_fault)
         wanted = row.opening.sampling.logprobs
         sampled = Sampled(token) if wanted is None else self._with_logprobs(token, wanted)
         scores = row.opening.rules.scores

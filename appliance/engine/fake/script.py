@@ -40,6 +40,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     crash_times: int | None = None
     hang_after: int | None = None
     fault_after: int | None = None
+    fault_at: Literal["wait", "launch", "open", "snapshot"] = "wait"
     fail_render: str | None = None
     when: tuple[dict[str, Any], ...] = ()
 

@@ -1,8 +1,9 @@
 """The Backend on MLX: one row per sequence, prompt chunks one by one, decode rows in one batch."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,15 @@ from appliance.engine.mlx.verify import Verification
 from appliance.engine.speed import NOTHING_READ, Reading, pairs
 from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
+
+
+@contextmanager
+def _device() -> Iterator[None]:
+    """What MLX raises at work, whether for want of memory or for a kernel, is a failure of the device."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        raise EngineFault(f"the device failed: {error}") from error
 
 
 class MlxBackend:
@@ -94,6 +104,7 @@ class MlxBackend:
         """What writes down the snapshots of this model."""
         return self._freezer
 
+    @_device()
     def open(self, opening: Opening) -> None:
         """Own caches, filled from the snapshot where there is one."""
         sample = SampleRow(
@@ -115,6 +126,7 @@ class MlxBackend:
         """The name of its adapter, which is there from now on."""
         return "" if opening.adapter is None else self._adapters.add(opening.adapter)
 
+    @_device()
     def launch(self, batch: Batch) -> "MlxStep":
         """Decode rows first, so that running streams wait for no chunk of this step."""
         rows = [self._rows[id] for id in batch.decode]
@@ -140,6 +152,7 @@ class MlxBackend:
         self._last = MlxStep(decoded, chunks, work, before, frozenset(self._unready))
         return self._last
 
+    @_device()
     def snapshot(self, sequence: int, length: int) -> Snapshot | None:
         """Lazy: the copy is made with the step launched last, whose chunk it may need."""
         row = self._rows[sequence]
@@ -301,7 +314,7 @@ class MlxStep:
         self._before = before
         self._free_since = self._decodes_since = time.perf_counter()
         self._prefilled = NOTHING_READ
-        self._failure: RuntimeError | None = None
+        self._failure: RuntimeError | MemoryError | None = None
         self._along: list[object] | None = []  # None once handed over
         self.waited = False
         if not on_cpu():
@@ -316,7 +329,7 @@ class MlxStep:
                     self._before.finish()
                 self._decodes_since = time.perf_counter()
                 self._decode()
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 self._failure = error
 
     def take_along(self, state: list[object]) -> bool:
@@ -327,19 +340,25 @@ class MlxStep:
         return True
 
     def wait(self) -> StepResult:
-        """Raises EngineFault if the device failed."""
+        """Raises EngineFault if the device failed: then this step leaves nothing to the next one."""
         try:
-            if self._failure is not None:
-                raise self._failure
-            earlier = self._before.finish() if self._before is not None else NOTHING_READ
-            if self._before is not None and not on_cpu():
-                self._free_since = self._decodes_since = max(self._free_since, self._before._free_since)
-            sampled = self._sampled()
-            decode_seconds = self._free_since - self._decodes_since if sampled else 0.0
-            own = NOTHING_READ if self._decoded else self.finish()
-        except RuntimeError as error:
-            raise EngineFault(f"the device failed: {error}") from error
-        self._before, self.waited = None, True
+            with _device():
+                return self._wait()
+        except EngineFault:
+            self._chunks, self._along = [], None
+            raise
+        finally:
+            self._before, self.waited = None, True
+
+    def _wait(self) -> StepResult:
+        if self._failure is not None:
+            raise self._failure
+        earlier = self._before.finish() if self._before is not None else NOTHING_READ
+        if self._before is not None and not on_cpu():
+            self._free_since = self._decodes_since = max(self._free_since, self._before._free_since)
+        sampled = self._sampled()
+        decode_seconds = self._free_since - self._decodes_since if sampled else 0.0
+        own = NOTHING_READ if self._decoded else self.finish()
         further = {id: more for decoded in self._decoded for id, more in decoded.further().items()}
         return StepResult(sampled, earlier + own, self._failed(), further, decode_seconds, self._unready)
 

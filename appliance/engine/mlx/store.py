@@ -14,6 +14,7 @@ import mlx.core as mx
 from mlx_lm.models import cache as kinds
 from mlx_lm.models.cache import CacheList
 
+from appliance import log
 from appliance.engine.backend import Snapshot
 from appliance.engine.disk_entry import BrokenEntry, Frozen, Tensor
 from appliance.engine.mlx.kv import KVSnapshot, nbytes
@@ -42,22 +43,28 @@ class KVFreezer:
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
 
     def freeze(self, snapshot: Snapshot) -> Frozen | None:
-        """Waits for what is not computed yet. None for a kind of cache that is not mlx-lm's own."""
+        """Waits for what is not computed yet. None for a kind of cache that is not mlx-lm's own, and where the device
+        failed.
+        """
         assert isinstance(snapshot, KVSnapshot)
         arrays: dict[str, mx.array] = {}
         layout = [_written(cache, arrays) for cache in snapshot.caches]
         if None in layout or not all(array.dtype in _NAMES for array in arrays.values()):
             return None
-        return Frozen({name: _tensor(array) for name, array in arrays.items()}, layout)
+        try:
+            return Frozen({name: _tensor(array) for name, array in arrays.items()}, layout)
+        except (RuntimeError, MemoryError) as error:
+            log.get().warning("disk.not_written", tokens=snapshot.length, reason=str(error))
+            return None
 
     def thaw(self, file: Path, layout: Any, length: int) -> KVSnapshot:
         """Raises BrokenEntry. The arrays are read with the first step that needs them."""
         try:
             arrays = mx.load(str(file))
             caches = [_made(written, arrays) for written in layout]
+            mx.async_eval([cache.state for cache in caches])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise BrokenEntry(f"its arrays do not fit its layout: {error}") from error
-        mx.async_eval([cache.state for cache in caches])
         return KVSnapshot(caches, length, nbytes(caches))
 
 
