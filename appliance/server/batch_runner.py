@@ -28,10 +28,11 @@ from appliance.protocols.batch_lines import Entry, Line
 from appliance.protocols.batches import Batch
 from appliance.protocols.errors import shape_of
 from appliance.server.adapters import ADAPTERS
+from appliance.server.answering import whole
 from appliance.server.batch_store import BatchStore, errors_id, output_id
 from appliance.server.caller import Caller
 from appliance.server.context import Context
-from appliance.server.run import begin, whole
+from appliance.server.run import begin
 from appliance.server.tally import tallied
 
 LINES_AT_ONCE = 16

@@ -14,6 +14,7 @@ from appliance import log
 from appliance.errors import Unavailable
 from appliance.protocols.responses_stream import ResponseStream
 from appliance.server.adapters import Adapter
+from appliance.server.answering import answer, events_of, whole
 from appliance.server.behind import Making
 from appliance.server.body import read_body
 from appliance.server.caller import caller_of
@@ -22,7 +23,7 @@ from appliance.server.crowds import in_line
 from appliance.server.edge import as_ours, json_response, request_id
 from appliance.server.overheard import overheard
 from appliance.server.reused import header
-from appliance.server.run import Run, answer, begin, events_of, whole
+from appliance.server.run import Run, begin
 from appliance.server.sse import EventStream, follow
 from appliance.server.tally import tallied
 
