@@ -32,12 +32,16 @@ def test_a_whole_response(up: Up) -> None:
     assert response.usage.total_tokens == response.usage.input_tokens + response.usage.output_tokens
 
 
+CUSTOM: Any = {"type": "custom", "name": "weather"}
+
+
+@pytest.mark.parametrize("tool", [WEATHER, CUSTOM], ids=["a function", "a custom tool"])
 @pytest.mark.parametrize("words", ["hi", "weather in Zürich?", "all cities"])
-def test_a_streamed_response_is_the_whole_one(up: Up, words: str) -> None:
-    with up.client().responses.stream(model="agent", input=words, tools=[WEATHER]) as stream:
+def test_a_streamed_response_is_the_whole_one(up: Up, words: str, tool: Any) -> None:
+    with up.client().responses.stream(model="agent", input=words, tools=[tool]) as stream:
         kinds = [event.type for event in stream]
         streamed = stream.get_final_response()
-    whole = ask(up, model="agent", input=words, tools=[WEATHER])
+    whole = ask(up, model="agent", input=words, tools=[tool])
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     assert _plain(streamed) == _plain(whole)
 

@@ -145,9 +145,56 @@ class City(pydantic.BaseModel):
     inhabitants: Annotated[int, pydantic.Field(ge=0, le=10**8)]
 
 
-def test_the_official_client_parses_what_it_asked_for(small: Up) -> None:
-    messages: Any = [{"role": "user", "content": "Name a city."}]
-    with small.client().chat.completions.stream(
-        model="small", messages=messages, response_format=City, max_tokens=80, seed=1
-    ) as stream:
-        assert isinstance(stream.get_final_completion().choices[0].message.parsed, City)
+ASKED: Any = {"model": "small", "temperature": 1.0}
+MESSAGES: Any = [{"role": "user", "content": "Name a city."}]
+CITY: Any = openai.pydantic_function_tool(City)
+CITY_FLAT: Any = {"type": "function", **CITY["function"]}
+
+
+def chat_stream(client: openai.OpenAI, **form: Any) -> Any:
+    with client.chat.completions.stream(**ASKED, messages=MESSAGES, max_completion_tokens=80, **form) as stream:
+        return stream.until_done().get_final_completion().choices[0].message
+
+
+def chat_parse(client: openai.OpenAI, **form: Any) -> Any:
+    answer = client.chat.completions.parse(**ASKED, messages=MESSAGES, max_completion_tokens=80, **form)
+    return answer.choices[0].message
+
+
+def responses_stream(client: openai.OpenAI, **form: Any) -> Any:
+    with client.responses.stream(**ASKED, input="Name a city.", max_output_tokens=80, **form) as stream:
+        return stream.until_done().get_final_response()
+
+
+def responses_parse(client: openai.OpenAI, **form: Any) -> Any:
+    return client.responses.parse(**ASKED, input="Name a city.", max_output_tokens=80, **form)
+
+
+FORCED = {"tool_choice": "required", "parallel_tool_calls": False}
+HELPERS: dict[str, tuple[Any, dict[str, Any], Any]] = {
+    "a chat's text, streamed": (chat_stream, {"response_format": City}, lambda said: said.parsed),
+    "a chat's text": (chat_parse, {"response_format": City}, lambda said: said.parsed),
+    "a chat's call, streamed": (
+        chat_stream, {"tools": [CITY], **FORCED}, lambda said: said.tool_calls[0].function.parsed_arguments,
+    ),
+    "a chat's call": (
+        chat_parse, {"tools": [CITY], **FORCED}, lambda said: said.tool_calls[0].function.parsed_arguments,
+    ),
+    "a response's text, streamed": (responses_stream, {"text_format": City}, lambda said: said.output_parsed),
+    "a response's text": (responses_parse, {"text_format": City}, lambda said: said.output_parsed),
+    "a response's call, streamed": (
+        responses_stream, {"tools": [CITY_FLAT], **FORCED}, lambda said: said.output[0].parsed_arguments,
+    ),
+    "a response's call": (
+        responses_parse, {"tools": [CITY_FLAT], **FORCED}, lambda said: said.output[0].parsed_arguments,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("helper", "form", "parsed"), HELPERS.values(), ids=HELPERS.keys())
+def test_the_official_client_parses_what_it_asked_for(
+    small: Up, helper: Any, form: dict[str, Any], parsed: Any
+) -> None:
+    found = parsed(helper(small.client(), **form))
+    if not isinstance(found, City):
+        City.model_validate(found)  # a tool that was not sent as `pydantic_function_tool` made it
