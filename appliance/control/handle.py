@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from appliance.control import launch
 from appliance.control.launch import Blank, Launch
-from appliance.control.questions import Questions
+from appliance.control.questions import NOBODYS, Questions
 from appliance.control.speech import Mismatches, Speech
 from appliance.control.stream import Stream
 from appliance.control.suspicion import End
@@ -26,7 +26,7 @@ Reply = TypeVar("Reply", bound=frames.ToServer)
 
 class EngineHandle:
     """One engine process. Made by `start`, or by `spawn` and `adopt`; `stop` must be awaited in the end, whatever
-    happened before. `warm` is set when a blank one has done its imports.
+    happened before. `warm` is set when a blank one has done its imports. `heard` counts its frames.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -35,6 +35,7 @@ class EngineHandle:
         self.warm = asyncio.Event()
         self.progress: tuple[str, float] = ("starting", 0.0)
         self.info: ModelInfo | None = None
+        self.heard = 0
         self._process = process
         self._on_lost: Callable[[], None] = _nobody
         self._transport: asyncio.Transport | None = None
@@ -117,6 +118,10 @@ class EngineHandle:
     async def ping(self) -> frames.Pong:
         """The engine's gauges. Raises EngineDied if it is gone."""
         return await self._ask(frames.Pong, frames.Ping)
+
+    def nudge(self) -> None:
+        """Have it say something, for whoever sees that `heard` grows."""
+        self._send(frames.Ping(NOBODYS))
 
     async def count(self, prompt: Prompt, *, detail: bool = False) -> Counted:
         """How many tokens a prompt has; with `detail` also which, and their text.
@@ -215,7 +220,8 @@ class EngineHandle:
             self._send(frames.Cancel(sequence))
 
     def _lost_in_load(self) -> LoadFailed:
-        return DiedLoading(f"the engine of {self.model} ended while it was loading")
+        how = "showed no sign of life any more and was ended" if self._hung else "ended"
+        return DiedLoading(f"the engine of {self.model} {how} while it was loading")
 
     def _death(self) -> EngineDied:
         return EngineDied(f"the engine of {self.model} ended while it was working")
@@ -225,6 +231,7 @@ class EngineHandle:
         self._transport = transport
 
     def _dispatch(self, frame: frames.ToServer) -> None:
+        self.heard += 1
         match frame:
             case frames.Events(_, sequences):
                 for part in sequences:

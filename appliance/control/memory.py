@@ -1,16 +1,13 @@
 """What processes take of this machine's memory, measured: PSS on Linux, the physical footprint on macOS."""
 
-import ctypes
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
+from appliance.control import rusage
+
 KIB = 1024
-_FOOTPRINT_AT = 72
-"""Where `ri_phys_footprint` stands in macOS' `struct rusage_info_v0`: after a UUID and seven numbers."""
-_RUSAGE_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,8 @@ def measure(pids: Iterable[int]) -> Measured:
 def taken(pid: int) -> int | None:
     """What one process takes, its part of what it shares included; None if it is gone or nobody tells."""
     if sys.platform == "darwin":
-        return _footprint(pid)  # Unverified: written without a Mac at hand.
+        found = rusage.of(pid, rusage.PHYS_FOOTPRINT)
+        return None if found is None else found[0]
     return _field(f"/proc/{pid}/smaps_rollup", "Pss:")
 
 
@@ -51,15 +49,3 @@ def _field(path: str, name: str) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * KIB for line in lines if line.startswith(name)), None)
-
-
-@cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _footprint(pid: int) -> int | None:
-    buffer = ctypes.create_string_buffer(_RUSAGE_BYTES)
-    if _libc().proc_pid_rusage(pid, 0, buffer) != 0:
-        return None
-    return int.from_bytes(buffer.raw[_FOOTPRINT_AT : _FOOTPRINT_AT + 8], sys.byteorder)

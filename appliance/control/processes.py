@@ -18,7 +18,7 @@ from appliance.control.spare import Spare
 from appliance.control.speech import Mismatches, Speech, lost
 from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
-from appliance.control.vigil import try_out, watch
+from appliance.control.vigil import attended, try_out, watch
 from appliance.control.watchdog import Bound
 from appliance.errors import EngineDied, LoadFailed
 
@@ -150,7 +150,8 @@ class Processes:
             if run.stopping:
                 handle.close()
             _log.info("model.loading", model=name, pid=handle.pid)
-            await self._get_ready(number, run, handle)
+            async with attended(handle, self._bound):
+                await self._get_ready(number, run, handle)
             self._happen(registry.on_ready, number)
             run.listening = self._own(self._listen(run, handle), f"probe {number}")
             self.configure()

@@ -6,12 +6,15 @@ from collections.abc import Callable
 from appliance.errors import EngineDied
 from appliance.wire import frames
 
+NOBODYS = 0
+"""The number of a question of which nobody awaits the answer."""
+
 
 class Questions:
     """Each has a number of its own, which its answer repeats."""
 
     def __init__(self) -> None:
-        self._asked = 0
+        self._asked = NOBODYS
         self._open: dict[int, asyncio.Future[frames.ToServer]] = {}
 
     async def ask(self, send: Callable[[int], None]) -> frames.ToServer:

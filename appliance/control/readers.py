@@ -14,7 +14,7 @@ from appliance.control.footprint import BASE_BYTES
 from appliance.control.handle import EngineHandle
 from appliance.control.machine import Machine
 from appliance.control.tasks import Own
-from appliance.control.vigil import watch
+from appliance.control.vigil import attended, watch
 from appliance.control.watchdog import FLOOR_SECONDS, SLOWER, Bound
 from appliance.errors import LoadFailed, Unavailable
 
@@ -111,7 +111,8 @@ class Readers:
                 replace(launch, spec=spec, settings=settings), lambda: self._forget(reader)
             )
             try:
-                await handle.ready(START_SECONDS)
+                async with attended(handle, Bound()):
+                    await handle.ready(START_SECONDS)
                 _log.info("reader.ready", model=demand.first.name, pid=handle.pid)
                 reader.ready.set_result(handle)
                 await _first(reader.unneeded.wait(), watch(handle, self.bound, demand.stall_target))

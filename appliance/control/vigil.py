@@ -2,18 +2,44 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 
 from appliance import log
 from appliance.control.handle import EngineHandle
-from appliance.control.watchdog import Bound, Progress
+from appliance.control.processor import worked
+from appliance.control.watchdog import Bound, Progress, Signs
 from appliance.errors import EngineDied, LoadFailed
 from appliance.vocab.event import Failed
 from appliance.vocab.request import Sampling, TextPrompt
 from appliance.vocab.spec import Submission
 
 _log = log.get()
+
+
+@asynccontextmanager
+async def attended(handle: EngineHandle, bound: Bound) -> AsyncIterator[None]:
+    """See to it that an engine is lost if it shows no sign of life while it is loaded."""
+    watching = asyncio.create_task(_attend(handle, bound), name="attend")
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+
+
+async def _attend(handle: EngineHandle, bound: Bound) -> None:
+    now = asyncio.get_running_loop().time
+    signs, last = Signs(), now()
+    while not await _within(bound.interval, handle.disconnected()):
+        asked = now()
+        signs = signs.look(handle.heard, worked(handle.pid), asked - last, bound.interval)
+        last = asked
+        if signs.hung(bound):
+            _log.error("engine.hung", model=handle.model, pid=handle.pid, seconds=round(signs.still), loading=True)
+            handle.kill_hung()
+            await handle.disconnected()
+        handle.nudge()
 
 
 async def try_out(

@@ -1,4 +1,4 @@
-"""When an engine that should be working is taken for hung. PURE."""
+"""When an engine that should be working, or loading, is taken for hung. PURE."""
 
 from dataclasses import dataclass, replace
 
@@ -43,3 +43,26 @@ class Progress:
         """Whether waiting any longer is no use."""
         floor = bound.floor if self.steps else bound.floor * SLOWER
         return self.stuck >= max(floor, self.longest * SLOWER, stall_target * STALLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What the looks at an engine that loads have shown: the frames heard of it, the processor time it has used, and
+    the seconds since one of them last grew.
+
+    A load may be as slow as its disk: it answers pings meanwhile. One call that lets no other thread of its process
+    answer uses processor time. An engine that is stopped does neither.
+    """
+
+    heard: int = 0
+    worked: int | None = None
+    still: float = 0.0
+
+    def look(self, heard: int, worked: int | None, passed: float, interval: float) -> "Signs":
+        """After `passed` seconds; `worked` is None where this system does not tell."""
+        alive = (heard, worked) != (self.heard, self.worked)
+        return Signs(heard, worked, 0.0 if alive else self.still + min(passed, 2 * interval))
+
+    def hung(self, bound: Bound) -> bool:
+        """Whether waiting any longer is no use: where only silence tells, that takes longer."""
+        return self.still >= bound.floor * (1 if self.worked is not None else SLOWER)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.control.watchdog import Bound, Progress
+from appliance.control.watchdog import Bound, Progress, Signs
 
 BOUND = Bound(floor=40)  # a look every 10 s
 
@@ -33,3 +33,23 @@ def looks(*seen, start=0, stall_target=0.5):
 )
 def test_when_it_is_taken_for_hung(seen, more, hung):
     assert looks(*seen, **more) == hung
+
+
+@pytest.mark.parametrize(
+    "seen, hung",
+    [
+        pytest.param([(3, 70)] * 9, 5, id="it is stopped"),
+        pytest.param([(n, 70) for n in range(99)], None, id="it waits for its disk, and answers"),
+        pytest.param([(3, n) for n in range(99)], None, id="it works, and lets nobody answer"),
+        pytest.param([(3, 70), *[(4, 70)] * 9], 6, id="it is stopped later"),
+        pytest.param([*[(3, 70)] * 4, *[(4, 70)] * 4, *[(5, 70)] * 4], None, id="it goes on in time each time"),
+        pytest.param([(3, None)] * 40, 17, id="only silence tells"),
+        pytest.param([(3, 70), (3, 70, 3600)], None, id="the machine slept"),
+    ],
+)
+def test_when_an_engine_that_loads_is_taken_for_hung(seen, hung):
+    signs, found = Signs(), None
+    for at, (heard, worked, *passed) in enumerate(seen, 1):
+        signs = signs.look(heard, worked, *(passed or [10]), BOUND.interval)
+        found = found or (at if signs.hung(BOUND) else None)
+    assert found == hung

@@ -13,6 +13,7 @@ import pytest
 from appliance import log
 from appliance.control.generation import Deadlines, generate
 from appliance.control.residency import EngineState
+from appliance.control.watchdog import Bound
 from appliance.errors import (
     EngineDied,
     EngineFault,
@@ -304,6 +305,22 @@ async def test_a_load_that_takes_too_long_is_ended(site):
         with pytest.raises(LoadFailed, match=r"longer than its load_timeout of 0\.2 s"):
             await answer(supervisor, deployment)
         await until(supervisor, lambda status: status.pid is None)
+
+
+@pytest.mark.parametrize("spare", [False, True], ids=["a new process", "the spare"])
+async def test_an_engine_that_is_stopped_in_its_load_is_ended_and_another_one_loads(site, spare):
+    site.script("m", load_ms=3_600_000)
+    deployment = site.deployment({"m": {"retry_load": {"first": "20ms", "tries": 100}}}, engine={"spare": spare})
+    async with site.supervisor(bound=Bound(1)) as supervisor:
+        await supervisor.apply(deployment)
+        asked = asyncio.create_task(answer(supervisor, deployment))
+        await until(supervisor, lambda status: status.load is not None and status.load[0] == "weights")
+        pid = one(supervisor).pid
+        await stopped(pid)
+        site.script("m")
+        assert await asked == "hello"
+        assert supervisor.counts["load_failures", "m"] >= 1
+        assert not alive(pid)
 
 
 async def test_files_that_vanished_are_named_and_found_once_they_are_back(site):
