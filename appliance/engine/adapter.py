@@ -21,6 +21,9 @@ Targets = Mapping[str, tuple[int, int]]
 _MLX = re.compile(r"(?P<path>.+)\.lora_(?P<side>[ab])")
 _PEFT = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<side>[AB])\.(default\.)?weight")
 _MAX_HEADER = 64 * 1024 * 1024
+_DESCRIPTION = "adapter_config.json"
+_BLOCK = 1 << 20
+_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,12 @@ class Factor:
     turned: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Adapter:
-    """One that fits. `digest` is that of its files, `scale` what the product of its factors is multiplied with."""
+    """One that fits. `digest` is that of its files, `scale` what the product of its factors is multiplied with.
+
+    What is read of it is held for as long as somebody has it: a sequence, or `Adapters` as the newest of its place.
+    """
 
     directory: str
     file: str
@@ -48,6 +54,11 @@ class Adapter:
     def name(self) -> str:
         """Another one when its files change."""
         return f"{self.directory}@{self.digest}"
+
+    @property
+    def replaced(self) -> bool:
+        """Whether its files are not those it was made of any more. Reads them; raises OSError."""
+        return _digest(Path(self.directory)) != self.digest
 
 
 def read(directory: str, targets: Targets) -> Adapter:
@@ -68,12 +79,17 @@ class Adapters:
         self._checked: dict[str, tuple[object, Adapter]] = {}
 
     def find(self, directory: str) -> Adapter:
-        """Raises BadRequest as `read` does."""
-        state = _state(Path(directory))
+        """Raises BadRequest as `read` does, and for one whose files change while they are read."""
         known = self._checked.get(directory)
-        if known is None or known[0] != state:
-            known = self._checked[directory] = (state, read(directory, self._targets))
-        return known[1]
+        if known is not None and known[0] == _state(Path(directory)):
+            return known[1]
+        for _ in range(_TRIES):
+            state = _state(Path(directory))
+            found = read(directory, self._targets)
+            if _state(Path(directory)) == state:
+                self._checked[directory] = (state, found)
+                return found
+        raise BadRequest(f"the adapter in {directory} is being replaced; ask again", param="adapter")
 
 
 def _state(directory: Path) -> object:
@@ -90,7 +106,7 @@ class _Unfit(ValueError):
 def _read(directory: Path, targets: Targets) -> Adapter:
     if not targets:
         raise _Unfit("this engine's model has no linear layers that could be adapted")
-    described = directory / "adapter_config.json"
+    described = directory / _DESCRIPTION
     if not described.is_file():
         raise _Unfit("it has no adapter_config.json")
     try:
@@ -99,13 +115,27 @@ def _read(directory: Path, targets: Targets) -> Adapter:
         raise _Unfit(f"its adapter_config.json is not JSON: {error}") from None
     if not isinstance(config, dict):
         raise _Unfit("its adapter_config.json is no object")
-    file = next((f for n in ("adapters", "adapter_model") if (f := directory / f"{n}.safetensors").is_file()), None)
+    file = _weights(directory)
     if file is None:
         raise _Unfit("it has neither adapters.safetensors nor adapter_model.safetensors")
     rank, scale = _peft(config) if "peft_type" in config else _mlx(config)
     factors = _factors(_header(file), targets, rank)
-    digest = hashlib.sha256(described.read_bytes() + file.read_bytes()).hexdigest()[:16]
-    return Adapter(str(directory), str(file), digest, scale, rank, factors)
+    return Adapter(str(directory), str(file), _digest(directory), scale, rank, factors)
+
+
+def _weights(directory: Path) -> Path | None:
+    return next((f for n in ("adapters", "adapter_model") if (f := directory / f"{n}.safetensors").is_file()), None)
+
+
+def _digest(directory: Path) -> str:
+    """Of both files; of none where they are not there."""
+    digest = hashlib.sha256()
+    for file in (directory / _DESCRIPTION, _weights(directory)):
+        if file is not None and file.is_file():
+            with file.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    digest.update(block)
+    return digest.hexdigest()[:16]
 
 
 def _mlx(config: Mapping[str, Any]) -> tuple[int, float]:

@@ -70,13 +70,14 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """The token a row got; `logprob` and `top` only where the sequence asked for them. Where the prompt is scored its
-    tokens come with the first one, as `prompt`.
+    tokens come with the first one, as `prompt`; of those the `rank` is known, 1 for the likeliest of all.
     """
 
     token: int
     logprob: float | None = None
     top: tuple[Candidate, ...] = ()
     prompt: "tuple[Sampled, ...]" = ()
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,9 @@ class Snapshot(Protocol):
         """Tokens it covers."""
         ...
 
-    def can_trim(self) -> bool:
-        """Whether it can stand for any shorter prefix too."""
+    @property
+    def shortest(self) -> int:
+        """The shortest prefix it can be cut to: 0 is any, its own length none."""
         ...
 
 
@@ -214,6 +216,14 @@ class Backend(Protocol):
 
     def targets(self) -> Targets:
         """The layers an adapter may change; once it is loaded."""
+        ...
+
+    def keep_adapters(self, directories: Sequence[str]) -> None:
+        """Those that requests may ask for from now on, in place of the settings' it was loaded with."""
+        ...
+
+    def adapter_bytes(self) -> int:
+        """What the adapters take that are in memory now, after those that are of no use any more were let go."""
         ...
 
     def held_bytes(self) -> int:

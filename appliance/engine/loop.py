@@ -76,7 +76,7 @@ class Loop:
         self._warmed: tuple[ChatPrompt, ...] = ()
         self._rebuild: EngineSettings | None = None
         """Settings that ask for another KV store, until nothing runs any more."""
-        self._steps = self._kv_bytes = 0
+        self._steps = self._kv_bytes = self._adapter_bytes = 0
         self.idle = True
         """Nothing is on its way and nothing can be started: only a message changes that."""
         self._keep_warm(scheduler.settings.warm)
@@ -102,14 +102,15 @@ class Loop:
                 step.begin()
             case EngineFault():  # only now: what was computed before it has reached its clients
                 self._fault(able.sequences, launched)
-        self._kv_bytes = self._backend.held_bytes()
+        self._kv_bytes, self._adapter_bytes = self._backend.held_bytes(), self._backend.adapter_bytes()
         self.idle = not plan and landed is None
 
     def pong(self, nonce: int) -> Pong:
         """The gauges now; may be asked from any thread."""
         rows = self._scheduler
+        waiting = rows.waiting + self._tier.waiting
         return Pong(
-            nonce, rows.running, rows.waiting + self._tier.waiting, self._kv_bytes, rows.prefixes.bytes, self._steps
+            nonce, rows.running, waiting, self._kv_bytes, rows.prefixes.bytes, self._steps, self._adapter_bytes
         )
 
     def _take(self, messages: Iterable[Message]) -> None:
@@ -131,6 +132,7 @@ class Loop:
     def _configure(self, settings: EngineSettings) -> None:
         if settings.log is not None and settings.log != self._scheduler.settings.log:
             log.configure(*settings.log)
+        self._backend.keep_adapters(settings.adapters)
         self._scheduler.configure(settings)
         self._rebuild = settings if _store(settings) != self._store else None
         self._scheduler.held = self._rebuild is not None

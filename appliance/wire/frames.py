@@ -101,7 +101,9 @@ class Events(msgspec.Struct, frozen=True, tag="events", array_like=True):
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong", array_like=True):
-    """Answer to a ping, with the engine's gauges: rows running, requests waiting, bytes of KV and prefix cache."""
+    """Answer to a ping, with the engine's gauges: rows running, requests waiting, bytes of KV, prefix cache and of the
+    adapters that are in memory.
+    """
 
     nonce: int
     running: int
@@ -109,6 +111,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong", array_like=True):
     kv_bytes: int
     prefix_bytes: int
     steps: int
+    adapter_bytes: int = 0
 
 
 class Counted(msgspec.Struct, frozen=True, tag="counted", array_like=True):

@@ -93,3 +93,30 @@ def test_one_that_changes_is_read_again_and_is_another(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps([]))
     with pytest.raises(BadRequest):
         adapters.find(str(tmp_path))
+
+
+class Replacing(dict[str, tuple[int, int]]):
+    """Layers of a model; while an adapter is held against them, its files are replaced, `times` at most."""
+
+    def __init__(self, directory: Path, times: int) -> None:
+        super().__init__(TARGETS)
+        self.directory, self.times = directory, times
+
+    def __contains__(self, path: object) -> bool:
+        if self.times:
+            self.times -= 1
+            lora.write(self.directory, lora.factors(ONE, seed=self.times), scale=10.0 + self.times)
+        return super().__contains__(path)
+
+
+def test_one_that_is_replaced_while_it_is_read_is_the_old_or_the_new_never_of_both(tmp_path: Path) -> None:
+    lora.write(tmp_path, lora.factors(ONE, seed=9), scale=3.0)
+    found = Adapters(Replacing(tmp_path, 1)).find(str(tmp_path))
+    assert found.scale == 10.0
+    assert not found.replaced
+
+
+def test_one_that_is_replaced_again_and_again_is_refused_for_now(tmp_path: Path) -> None:
+    lora.write(tmp_path, lora.factors(ONE))
+    with pytest.raises(BadRequest, match="is being replaced"):
+        Adapters(Replacing(tmp_path, 1 << 30)).find(str(tmp_path))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from appliance.engine.adapter import Adapter
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot
 from appliance.engine.constraint import Constraint
 from appliance.engine.mlx.backend import MlxBackend
@@ -94,3 +95,23 @@ def _chunk(job: Job, start: int) -> Chunk:
     known = [*job.prompt, *job.emitted]
     end = min(start + job.chunk, len(known) - 1)
     return Chunk(job.id, start, known[start:end], last=end == len(known) - 1)
+
+
+def begin(engine: MlxBackend, id: int, prompt: list[int], adapter: Adapter | None = None) -> None:
+    """Have the prompt of one more sequence computed, which says what is likeliest."""
+    engine.open(Opening(id, prompt, 0, None, Sampling(temperature=0.0), len(prompt), adapter=adapter))
+    step = engine.launch(Batch((), (Chunk(id, 0, prompt[:-1], True),)))
+    step.begin()
+    step.wait()
+
+
+def say(engine: MlxBackend, ids: Sequence[int], count: int) -> list[list[int]]:
+    """So many tokens more for each of these."""
+    said: list[list[int]] = [[] for _ in ids]
+    for _ in range(count):
+        step = engine.launch(Batch(tuple(ids), ()))
+        step.begin()
+        sampled = step.wait().sampled
+        for id, tokens in zip(ids, said, strict=True):
+            tokens.append(sampled[id].token)
+    return said

@@ -69,7 +69,13 @@ class Device:
         spec = EngineSpec(backend="mlx", path=str(directory), speculative=speculative)
         self.info, self.tokenizer = self.backend.load(spec, SETTINGS, lambda phase, part: None)
 
-    def answer(self, asked: Ids[Asked], speculative: Speculative | None = None, prefix_bytes: int = 0) -> Speculation:
+    def answer(
+        self,
+        asked: Ids[Asked],
+        speculative: Speculative | None = None,
+        prefix_bytes: int = 0,
+        prefixes: PrefixCache | None = None,
+    ) -> Speculation:
         """Fill what each got; turn until all have ended."""
         self.backend.batches.clear()
         frames: list[Events] = []
@@ -77,7 +83,7 @@ class Device:
         scheduler = Scheduler(
             SETTINGS,
             self.info.kv_bytes_per_token,
-            PrefixCache(prefix_bytes),
+            PrefixCache(prefix_bytes) if prefixes is None else prefixes,
             speculation,
             padded=self.info.padded,
             pass_bytes=self.info.weight_bytes,

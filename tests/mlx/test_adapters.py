@@ -6,10 +6,14 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from appliance.engine.adapter import Adapter, read
+from appliance.engine.adapter import Adapter, Adapters, read
+from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.prefix_cache import PrefixCache
+from appliance.errors import EngineFault
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import Speculative
 from tests import lora
+from tests.mlx.driving import backend, begin, say
 from tests.mlx.families import FAMILIES, make
 from tests.mlx.speculating import Asked, Device
 from tests.mlx.test_batch import SAMPLINGS
@@ -107,3 +111,95 @@ def test_guesses_are_verified_with_the_rows_own_adapter(tmp_path: Path) -> None:
     speculation = device.answer(guessed, Speculative(kind="lookup", depth=8))
     assert [one.got for one in guessed] == expected
     assert speculation.right > 0
+
+
+# ---- adapters whose files are replaced
+PROMPT = prompt(9)
+
+
+@pytest.fixture
+def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
+    return backend(make(tmp_path_factory.mktemp("base"), FAMILIES["llama, plain cache"]))
+
+
+def written(engine: MlxBackend, at: Path, seed: int) -> Path:
+    return lora.write(at, lora.factors(engine.targets(), seed=seed))
+
+
+def solo(engine: MlxBackend, adapter: Adapter | None, count: int = 8) -> list[int]:
+    begin(engine, 0, PROMPT, adapter)
+    (said,) = say(engine, [0], count)
+    engine.close(0)
+    return said
+
+
+def test_rows_run_on_with_what_they_began_with_beside_those_that_began_after_it_was_replaced(
+    engine: MlxBackend, tmp_path: Path
+) -> None:
+    found = Adapters(engine.targets())
+    at = tmp_path / "one"
+    engine.keep_adapters([str(at)])
+    old = found.find(str(written(engine, at, 1)))
+    before, one = solo(engine, old), engine.adapter_bytes()
+    begin(engine, 1, PROMPT, old)
+    (first,) = say(engine, [1], 2)
+    new = found.find(str(written(engine, at, 2)))
+    begin(engine, 2, PROMPT, new)
+    rest, after = say(engine, [1, 2], 6)
+    assert [*first, *rest] == before
+    engine.close(2)
+    assert after == solo(engine, new)[:6]
+    assert after != before[:6]
+    assert engine.adapter_bytes() == 2 * one
+    engine.close(1)
+    begin(engine, 1, PROMPT, old)  # it was made to go and comes back
+    assert say(engine, [1], 8) == [before]
+    engine.close(1)
+    del old
+    assert engine.adapter_bytes() == one
+    assert solo(engine, new)[:6] == after
+
+
+def test_one_that_was_replaced_before_its_answer_begins_is_never_mixed(engine: MlxBackend, tmp_path: Path) -> None:
+    found = Adapters(engine.targets())
+    old = found.find(str(written(engine, tmp_path, 1)))
+    written(engine, tmp_path, 2)
+    with pytest.raises(EngineFault, match="was replaced before this answer could begin"):
+        begin(engine, 1, PROMPT, old)
+    assert engine.adapter_bytes() == 0
+    assert solo(engine, found.find(str(tmp_path))) != solo(engine, None)
+
+
+def test_those_in_memory_are_counted_and_those_that_nobody_may_ask_for_go(engine: MlxBackend, tmp_path: Path) -> None:
+    found = Adapters(engine.targets())
+    names = ["a", "b"]
+    made = [found.find(str(written(engine, tmp_path / name, seed))) for seed, name in enumerate(names)]
+    engine.keep_adapters([str(tmp_path / name) for name in names])
+    stored = [mx.load(one.file) for one in made]
+    bytes = [sum(array.nbytes for array in arrays.values()) for arrays in stored]
+    said = [solo(engine, one) for one in made]
+    assert engine.adapter_bytes() == sum(bytes)
+    begin(engine, 1, PROMPT, made[0])
+    engine.keep_adapters([str(tmp_path / "b")])
+    assert engine.adapter_bytes() == sum(bytes)
+    assert say(engine, [1], 8) == [said[0]]
+    engine.close(1)
+    assert engine.adapter_bytes() == bytes[1]
+    assert [solo(engine, one) for one in made] == said
+
+
+def test_a_prefix_of_one_that_was_replaced_serves_nobody_else(device: Device, tmp_path: Path) -> None:
+    found = Adapters(device.backend.targets())
+    old = found.find(str(written(device.backend, tmp_path, 1)))
+    first = Asked(prompt(3, 60), Sampling(temperature=0), 6, adapter=old)
+    expected = alone(device, first)
+    kept = PrefixCache(1 << 24)
+    device.answer([first], prefixes=kept)
+    new = found.find(str(written(device.backend, tmp_path, 2)))
+    second = Asked(first.prompt, first.sampling, 6, adapter=new)
+    changed = alone(device, second)
+    assert len(kept)
+    device.answer([second], prefixes=kept)
+    assert first.got == expected
+    assert second.got == changed != expected
+    assert second.events[-1].usage.cached_tokens == 0  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.kv import Caches
 from appliance.errors import EngineFault
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import backend
+from tests.mlx.driving import backend, begin, say
 from tests.mlx.families import FAMILIES, make
 
 PROMPT = [5, 9, 12, 7]
@@ -26,20 +26,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
     return backend(make(tmp_path_factory.mktemp("llama"), FAMILIES["llama, plain cache"]))
 
 
-def begin(engine: MlxBackend, id: int) -> None:
-    """Have the prompt of one more sequence computed."""
-    engine.open(Opening(id, PROMPT, 0, None, Sampling(temperature=0.0), len(PROMPT)))
-    step = engine.launch(Batch((), (Chunk(id, 0, PROMPT[:-1], True),)))
-    step.begin()
-    step.wait()
-
-
 def tokens(engine: MlxBackend, id: int, count: int) -> list[int]:
-    said = []
-    for _ in range(count):
-        step = engine.launch(Batch((id,), ()))
-        step.begin()
-        said.append(step.wait().sampled[id].token)
+    (said,) = say(engine, [id], count)
     return said
 
 
@@ -65,10 +53,10 @@ def when_computed(logits: mx.array, caches: Caches) -> mx.array:
 def test_a_failure_while_a_step_is_launched_is_a_fault_and_the_step_before_it_lands(
     engine: MlxBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(engine, 1)
+    begin(engine, 1, PROMPT)
     expected = tokens(engine, 1, 3)
     engine.close(1)
-    begin(engine, 1)
+    begin(engine, 1, PROMPT)
     flying = engine.launch(Batch((1,), ()))
     flying.begin()
     with monkeypatch.context() as patch:
@@ -77,7 +65,7 @@ def test_a_failure_while_a_step_is_launched_is_a_fault_and_the_step_before_it_la
             engine.launch(Batch((1,), ()))
     assert flying.wait().sampled[1].token == expected[0]
     engine.close(1)
-    begin(engine, 2)
+    begin(engine, 2, PROMPT)
     assert tokens(engine, 2, 3) == expected
 
 
@@ -85,10 +73,10 @@ def test_a_failure_while_a_step_is_launched_is_a_fault_and_the_step_before_it_la
 def test_a_step_that_failed_leaves_nothing_to_the_next(
     engine: MlxBackend, monkeypatch: pytest.MonkeyPatch, chunks: tuple[Chunk, ...]
 ) -> None:
-    begin(engine, 1)
+    begin(engine, 1, PROMPT)
     expected = tokens(engine, 1, 3)
     engine.close(1)
-    begin(engine, 1)
+    begin(engine, 1, PROMPT)
     if chunks:
         engine.open(Opening(2, PROMPT, 0, None, Sampling(temperature=0.0), len(PROMPT)))
     with monkeypatch.context() as patch:
@@ -99,7 +87,7 @@ def test_a_step_that_failed_leaves_nothing_to_the_next(
         step.wait()
     engine.close(1)
     engine.close(2)
-    begin(engine, 3)
+    begin(engine, 3, PROMPT)
     assert tokens(engine, 3, 3) == expected
     engine.close(3)
 
@@ -108,10 +96,10 @@ def test_a_step_that_failed_leaves_nothing_to_the_next(
 def test_a_copy_that_fails_leaves_its_sequence_as_it_was(
     engine: MlxBackend, monkeypatch: pytest.MonkeyPatch, copied: str
 ) -> None:
-    begin(engine, 1)
+    begin(engine, 1, PROMPT)
     expected = tokens(engine, 1, 4)
     engine.close(1)
-    begin(engine, 1)
+    begin(engine, 1, PROMPT)
     said = tokens(engine, 1, 2)
     kept = engine.snapshot(1, len(PROMPT))
     assert kept is not None

@@ -47,7 +47,7 @@ TO_SERVER = [
     ),
     frames.Counted(6, 1, (5,), "a"),
     frames.Counted(6, 0, failed=Failed("template_error", "x")),
-    frames.Pong(7, 1, 2, 3, 4, 5),
+    frames.Pong(7, 1, 2, 3, 4, 5, 6),
 ]
 BOTH = [
     pytest.param(TO_ENGINE, frames.engine_reader, id="to the engine"),

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ class FakeSnapshot:
     def length(self) -> int:
         return len(self.tokens)
 
-    def can_trim(self) -> bool:
-        return self.trim
+    @property
+    def shortest(self) -> int:
+        return 0 if self.trim else self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,12 @@ class FakeBackend:
     def freezer(self) -> "FakeFreezer":
         forms = {"kv": lambda: self._settings.kv, "stored": lambda: self._settings.stored}
         return FakeFreezer(lambda: "".join(f"-{name}{form.bits}" for name, get in forms.items() if (form := get())))
+
+    def keep_adapters(self, directories: Sequence[str]) -> None:
+        """There are none."""
+
+    def adapter_bytes(self) -> int:
+        return 0
 
     def targets(self) -> Targets:
         """None: a script is not adapted."""

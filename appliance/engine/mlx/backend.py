@@ -71,6 +71,7 @@ class MlxBackend:
         self._rows: dict[int, Row] = {}
         self._workshop = MaskWorkshop()
         self._adapters = Adapters(loaded.model)
+        self._adapters.keep(settings.adapters)
         self._groups: dict[Group, Decoding] = {}
         self._alone: dict[int, Decoding] = {}
         self._last: MlxStep | None = None
@@ -91,6 +92,14 @@ class MlxBackend:
     def targets(self) -> Targets:
         """The layers an adapter may change."""
         return self._adapters.targets()
+
+    def keep_adapters(self, directories: Sequence[str]) -> None:
+        """See Backend."""
+        self._adapters.keep(directories)
+
+    def adapter_bytes(self) -> int:
+        """See Backend."""
+        return self._adapters.bytes
 
     def held_bytes(self) -> int:
         """See Backend: of every cache there is, each counted once."""
@@ -124,7 +133,7 @@ class MlxBackend:
 
     def _adapted(self, opening: Opening) -> str:
         """The name of its adapter, which is there from now on."""
-        return "" if opening.adapter is None else self._adapters.add(opening.adapter)
+        return "" if opening.adapter is None else self._adapters.open(opening.adapter)
 
     @_device()
     def launch(self, batch: Batch) -> "MlxStep":
@@ -171,6 +180,7 @@ class MlxBackend:
             self._decoding(row).drop(row)
             self._alone.pop(sequence, None)
             self._forget_empty()
+            self._adapters.close(row.adapter)
             if self._draft_model is not None:
                 self._draft_model.forget(sequence)
 
