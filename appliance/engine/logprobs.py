@@ -73,7 +73,7 @@ class LogprobPlacer:
 def named(tokenizer: TokenBytes, sampled: Sampled) -> TokenLogprob:
     """A token and its candidates with their texts; 0 where it has no log-probability."""
     top = tuple(TopToken(*_named(tokenizer, c.token, c.logprob), c.token) for c in sampled.top)
-    return TokenLogprob(*_named(tokenizer, sampled.token, sampled.logprob or 0.0), top, sampled.token)
+    return TokenLogprob(*_named(tokenizer, sampled.token, sampled.logprob or 0.0), top, sampled.token, sampled.rank)
 
 
 def _named(tokenizer: TokenBytes, token: int, logprob: float) -> tuple[str, float, bytes]:

@@ -27,14 +27,12 @@ def scores_asked(given: Mapping[str, Any]) -> int | None:
 
 
 def listed(prompt: Sequence[TokenLogprob], most: int) -> list[Position | None]:
-    """One row per token: itself, then the `most` likeliest, by id. Nothing is thought of the first. A rank is known
-    of the likeliest only.
-    """
+    """One row per token: itself, then the `most` likeliest, by id. Nothing is thought of the first."""
     return [None if at == 0 else _position(token, most) for at, token in enumerate(prompt)]
 
 
 def _position(token: TokenLogprob, most: int) -> Position:
-    ranks = {one.id: rank for rank, one in enumerate(token.top, 1)}
+    ranks = {token.id: token.rank} | {one.id: rank for rank, one in enumerate(token.top, 1)}
     shown: tuple[TokenLogprob | TopToken, ...] = (token, *token.top[:most])
     return {
         str(one.id): {"logprob": smallest(one.logprob), "rank": ranks.get(one.id), "decoded_token": one.token}

@@ -32,13 +32,16 @@ class TopToken(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, array_like=True):
-    """The chosen token's natural log-probability and the likeliest candidates, best first."""
+    """The chosen token's natural log-probability and the likeliest candidates, best first. How likely it was among
+    all of them, its `rank`, is told of a prompt's tokens only.
+    """
 
     token: str
     logprob: float
     raw: bytes
     top: tuple[TopToken, ...] = ()
     id: int | None = None
+    rank: int | None = None
 
 
 class Reuse(msgspec.Struct, frozen=True, array_like=True):

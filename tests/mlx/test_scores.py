@@ -37,6 +37,7 @@ def test_a_token_of_the_prompt_has_the_score_it_had_as_an_answer(
     for before, after in zip(said.got, told[len(PROMPT) :], strict=True):
         assert after.logprob == pytest.approx(before.logprob, abs=1e-3)
         assert [c.token for c in after.top] == [c.token for c in before.top]
+        assert after.rank == 1
     assert not any(sampled.prompt for sampled in (*jobs[0].got[1:], *jobs[1].got))
 
 
@@ -46,5 +47,13 @@ def test_a_prompt_of_one_token_and_one_without_candidates(engine: MlxBackend) ->
         Job(2, [7, 8], Sampling(temperature=0), tokens=1, rules=Rules(scores=0)),
     ]
     run(engine, jobs)
-    assert [each.token for each in jobs[0].got[0].prompt] == [7]
+    assert [(each.token, each.rank) for each in jobs[0].got[0].prompt] == [(7, None)]
     assert [(each.token, each.top) for each in jobs[1].got[0].prompt] == [(7, ()), (8, ())]
+
+
+def test_a_rank_says_how_many_tokens_were_likelier(engine: MlxBackend) -> None:
+    every = Job(1, PROMPT, Sampling(temperature=0), tokens=1, rules=Rules(scores=1000))
+    none = Job(2, PROMPT, Sampling(temperature=0), tokens=1, rules=Rules(scores=0))
+    run(engine, [every, none])
+    for ranked, alone in zip(every.got[0].prompt[1:], none.got[0].prompt[1:], strict=True):
+        assert ranked.rank == alone.rank == [c.token for c in ranked.top].index(ranked.token) + 1

@@ -15,18 +15,19 @@ SLICE_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of N tokens. chosen: (N,); likeliest: (N, K) ids, best first, and their log-probabilities (N, K)."""
+    """Of N tokens. chosen, ranks: (N,); likeliest: (N, K) ids, best first, and their log-probabilities (N, K)."""
 
     tokens: Sequence[int]
     chosen: mx.array
+    ranks: mx.array
     likeliest: mx.array
     logprobs: mx.array
 
     def read(self) -> list[Sampled]:
-        columns = (self.tokens, self.chosen.tolist(), self.likeliest.tolist(), self.logprobs.tolist())
+        each = (self.chosen, self.ranks, self.likeliest, self.logprobs)
         return [
-            Sampled(token, logprob, tuple(Candidate(*pair) for pair in zip(ids, values, strict=True)))
-            for token, logprob, ids, values in zip(*columns, strict=True)
+            Sampled(token, logprob, tuple(Candidate(*pair) for pair in zip(ids, values, strict=True)), rank=rank)
+            for token, logprob, rank, ids, values in zip(self.tokens, *(of.tolist() for of in each), strict=True)
         ]
 
 
@@ -38,19 +39,22 @@ def scored(model: Forward, chunk: Chunk, known: Sequence[int], caches: Caches, w
         after = known[chunk.start + start + 1 : chunk.start + start + 1 + len(tokens)]
         logits = model(mx.array([tokens], dtype=mx.int32), cache=caches)[0].astype(mx.float32)
         parts.append(_scores(logits, after, wanted))
-        mx.eval(parts[-1].chosen, parts[-1].likeliest, parts[-1].logprobs, [cache.state for cache in caches])
+        part = parts[-1]
+        mx.eval(part.chosen, part.ranks, part.likeliest, part.logprobs, [cache.state for cache in caches])
     return parts
 
 
 def _scores(logits: mx.array, tokens: Sequence[int], wanted: int) -> Scores:
     """logits: (N, V)."""
     logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-    chosen = mx.take_along_axis(logprobs, mx.array(list(tokens))[:, None], axis=-1)[:, 0]
+    own = mx.take_along_axis(logprobs, mx.array(list(tokens))[:, None], axis=-1)
+    chosen, ranks = own[:, 0], (logprobs > own).sum(axis=-1) + 1
     most = min(wanted, logits.shape[-1])
     if most == 0:
         none = mx.zeros((len(tokens), 0))
-        return Scores(tokens, chosen, none, none)
+        return Scores(tokens, chosen, ranks, none, none)
     top = mx.argpartition(-logprobs, kth=most - 1, axis=-1)[:, :most]
     values = mx.take_along_axis(logprobs, top, axis=-1)
     order = mx.argsort(-values, axis=-1)
-    return Scores(tokens, chosen, mx.take_along_axis(top, order, axis=-1), mx.take_along_axis(values, order, axis=-1))
+    best, values = (mx.take_along_axis(each, order, axis=-1) for each in (top, values))
+    return Scores(tokens, chosen, ranks, best, values)
