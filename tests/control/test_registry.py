@@ -24,7 +24,7 @@ from appliance.control.residency import (
     Want,
 )
 from appliance.control.speech import Speech
-from appliance.errors import LoadFailed, SourceError, Unavailable, UnknownModel
+from appliance.errors import DiedLoading, LoadFailed, SourceError, Unavailable, UnknownModel
 
 BUDGET = 1000
 NOTHING = MappingProxyType({})
@@ -183,6 +183,27 @@ def test_a_transient_failure_is_retried_once_then_told_then_probed():
     machine(registry.on_acquire, Waiter(4, "m"), after=10)
     assert machine(registry.on_ready, 4) == [Grant(4, 4)]
     assert machine.engine("f-m").failure is None
+
+
+@pytest.mark.parametrize(
+    "error, who, waits",
+    [
+        pytest.param(DiedLoading("killed"), {}, True, id="its engine was killed"),
+        pytest.param(DiedLoading("killed"), {"hasty": True}, False, id="its engine was killed, another model can"),
+        pytest.param(LoadFailed("no memory"), {}, False, id="its engine said why"),
+        pytest.param(LoadFailed("no memory"), {"resumed": True}, True, id="its engine said why, and it had begun"),
+    ],
+)
+def test_who_comes_in_the_pause_of_a_load_that_failed_waits_for_the_next_one_or_is_told(error, who, waits):
+    machine = Machine(want())
+    machine(registry.on_acquire, Waiter(1, "m", resumed=True))
+    machine(registry.on_gone, 1, error, False)
+    assert machine(registry.on_gone, 2, error, False) == []
+    rejects = machine(registry.on_acquire, Waiter(2, "m", **who), after=2)
+    assert [reject.error.retry_after for reject in rejects] == ([] if waits else [3])
+    assert machine.alarm() == 5, "nobody needs to come for the next load"
+    assert machine(registry.on_tick, after=3) == [Spawn("f-m", 3)]
+    assert machine(registry.on_ready, 3) == [Grant(1, 3), *([Grant(2, 3)] if waits else [])]
 
 
 def test_what_failed_for_good_is_tried_again_when_somebody_asks_for_it():

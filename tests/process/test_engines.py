@@ -278,6 +278,27 @@ async def test_engines_that_die_in_their_load_are_replaced_without_the_client_no
         assert supervisor.counts["load_failures", "m"] == times
 
 
+async def test_who_comes_in_the_pause_of_engines_that_died_in_their_load_waits_for_the_next_one(site):
+    site.script("m", crash_load=True, crash_times=2)
+    deployment = site.deployment({"m": {"retry_load": {"first": "1h", "max": "1h"}}})
+    async with site.supervisor() as supervisor:
+        await supervisor.apply(deployment)
+        first = asyncio.create_task(answer(supervisor, deployment))
+        await until(
+            supervisor,
+            lambda status: status.state is EngineState.COLD and supervisor.counts["load_failures", "m"] == 2,
+        )
+        second = asyncio.create_task(answer(supervisor, deployment))
+        with pytest.raises(LoadFailed, match="ended while it was loading") as told:
+            await answer(supervisor, deployment, hasty=True)
+        assert told.value.retry_after == pytest.approx(3600, abs=600)
+        await until(supervisor, lambda status: status.waiting == 2)
+        assert not first.done()
+        assert not second.done()
+        supervisor.load("m")  # somebody does not want to wait for the end of the pause
+        assert await asyncio.gather(first, second) == ["hello"] * 2
+
+
 @pytest.mark.parametrize(
     "script, retry, hasty, permanent",
     [
