@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -209,26 +209,43 @@ async def _serve(
             for _, sock in bound:
                 secure = start.deployment.server.tls is not None
                 print(f"appliance {__version__} is listening on {address(sock, secure)}", flush=True)
-            hooks = Hooks(events, lambda: running.deployment.hooks, os.environ)
-            async with asyncio.TaskGroup() as tasks:
-                ready = tasks.create_task(_say_ready(supervisor, observer, patience, ended))
-                works = (reloader.run(), hooks.run(), serving.sweep(), _end_after(watchdog_pid, ended))
-                peers = context.traffic.peers.watch(lambda: running.deployment.routing.peers.values())
-                lasting = (serving.renew_certificates(), context.traffic.keep())
-                beside = [ready, *(tasks.create_task(work) for work in (*works, peers, *lasting))]
-                batching = tasks.create_task(BatchRunner(context).run())
-                await ended.wait()
-                batching.cancel()
-                await serving.drain(running.deployment.server.drain_timeout)
-                await context.behind.close()
-                await context.traffic.peers.close()
-                for task in beside:
-                    task.cancel()
+            beside = (
+                reloader.run(),
+                Hooks(events, lambda: running.deployment.hooks, os.environ).run(),
+                serving.sweep(),
+                serving.renew_certificates(),
+                context.traffic.peers.watch(lambda: running.deployment.routing.peers.values()),
+                context.traffic.keep(),
+                _end_after(watchdog_pid, ended),
+            )
+            ready = _say_ready(supervisor, observer, patience, ended)
+            return await _until_ended(ended, serving, context, ready, beside)
         finally:
             context.traffic.scales.save()
             await socket.close()
             batches.close()
-    return () if ready.cancelled() else ready.result()
+
+
+async def _until_ended(
+    ended: asyncio.Event,
+    serving: Serving,
+    context: Context,
+    ready: Coroutine[None, None, tuple[Missing, ...]],
+    beside: Iterable[Coroutine[None, None, None]],
+) -> tuple[Missing, ...]:
+    """Do all that is done beside answering requests, and let what is being answered finish at the end."""
+    async with asyncio.TaskGroup() as tasks:
+        readiness = tasks.create_task(ready)
+        lasting = [readiness, *(tasks.create_task(work) for work in beside)]
+        batches = tasks.create_task(BatchRunner(context).run())
+        await ended.wait()
+        batches.cancel()
+        await serving.drain(context.running.deployment.server.drain_timeout)
+        await context.behind.close()
+        await context.traffic.peers.close()
+        for task in lasting:
+            task.cancel()
+    return () if readiness.cancelled() else readiness.result()
 
 
 async def _end_after(pid: int | None, ended: asyncio.Event) -> None:
