@@ -6,6 +6,7 @@ from typing import Any
 
 from appliance.config.checked import Checked
 from appliance.config.deployment import Alias, Overlay
+from appliance.config.globs import contains, is_glob
 from appliance.config.overlay import lay, overlay
 from appliance.config.policy import tighten
 from appliance.config.problem import Path, Problem, at
@@ -45,7 +46,19 @@ def chains(file: Checked) -> tuple[list[Chain], list[Problem]]:
             found.append(outcome)
         else:
             problems.extend(outcome)
-    return found, problems
+    return found, [*problems, *_covered(list(aliases), file)]
+
+
+def _covered(names: list[str], file: Checked) -> Iterator[Problem]:
+    """Globs of which a longer one takes every name: the longest that fits is followed, the first of several."""
+    globs = sorted(filter(is_glob, names), key=len, reverse=True)
+    for i, name in enumerate(globs):
+        longer = next((other for other in globs[:i] if contains(other, name)), None)
+        if longer is not None:
+            line = file.at_key(("aliases", longer)).line
+            why = "is longer" if len(longer) > len(name) else "comes first"
+            message = f"this alias is never reached: `{longer}` (line {line}) {why} and takes all that it would"
+            yield at(file.at_key(("aliases", name)), "E220", ("aliases", name), message, "delete one of them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,9 @@ class Blocks:
             tls=self.tls(server.get("tls", EMPTY)),
             apis=tuple(server.get("apis", ("openai", "anthropic", "ollama"))),
             time_zone=self.time_zone(server.get("time_zone")),
-            cors=tuple(server.get("cors", ())),
-            trusted_hosts=tuple(server.get("trusted_hosts", ())),
+            # Browsers write both in lower case.
+            cors=tuple(origin.lower() for origin in server.get("cors", ())),
+            trusted_hosts=tuple(name.lower().rstrip(".") for name in server.get("trusted_hosts", ())),
         )
 
     def time_zone(self, name: str | None) -> str | None:

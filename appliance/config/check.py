@@ -10,7 +10,7 @@ from typing import Any
 
 from appliance.config import source
 from appliance.config.checked import Checked
-from appliance.config.problem import Path, Place, Problem
+from appliance.config.problem import Path, Place, Problem, at
 from appliance.config.scalar import is_a
 from appliance.config.schema import ANYWHERE, JsonSchema, Schema, types_of
 from appliance.config.secret import Secret
@@ -20,6 +20,8 @@ from appliance.config.wording import Wording
 
 Expand = Callable[[Scalar, Path], Scalar | Problem]
 
+SAME: Mapping[str, Callable[[str], str]] = {"header": str.lower, "token": lambda key: key.lstrip("0")}
+"""What keys that mean the same have in common, by what they name (`x-same`)."""
 _DROP = object()
 
 
@@ -68,11 +70,18 @@ class _Walk:
         out: dict[str, Any] = {}
         # Where the schema says nothing of keys, any may stand.
         free = schema.get("x-free", "object" not in types_of(schema))
+        twins = self.twins(node, schema)
         for key, entry in node.entries.items():
             if key.startswith("x-") and not free:
                 continue
             here = (*path, key)
             self.keys[here] = entry.key
+            if key in twins:
+                self.values[here] = entry.value.place
+                message = f"the same {schema['x-same']} as {twins[key]}"
+                hint = f"delete one; the first one is on line {node.entries[twins[key]].key.line}"
+                self.problems.append(at(entry.key, "E103", here, message, hint))
+                continue
             below = self.schema.below(schema, key)
             if below is None and not free:
                 # The library says so; what stands there means nothing, but may be a misspelt secret.
@@ -83,6 +92,15 @@ class _Walk:
             else:
                 out[key] = self.node(entry.value, below or ANYWHERE, here)
         return out
+
+    @staticmethod
+    def twins(node: source.Mapping, schema: JsonSchema) -> dict[str, str]:
+        """Keys that mean the same as an earlier one, and that one."""
+        if "x-same" not in schema:
+            return {}
+        first: dict[str, str] = {}
+        folded = {key: first.setdefault(SAME[schema["x-same"]](key), key) for key in node.entries}
+        return {key: earlier for key, earlier in folded.items() if earlier != key}
 
     def scalar(self, node: Scalar, schema: JsonSchema, path: Path) -> Any:
         if schema.get("x-secret"):

@@ -13,7 +13,11 @@ CODES: Mapping[str, tuple[str, str]] = {
         "No such key exists here. Every object is closed, so that a misspelt key is never ignored. Keys beginning "
         "with `x-` are yours: put notes and anchors there.",
     ),
-    "E103": ("duplicate key", "A key stands twice in one object. YAML readers would silently keep one of the two."),
+    "E103": (
+        "duplicate key",
+        "A key stands twice in one object. YAML readers would silently keep one of the two. Names of headers are the "
+        "same whatever their case, and so are the ids of tokens with zeros before them.",
+    ),
     "E104": (
         "wrong type",
         "A value of another kind is needed here: text, number, true/false, list or object. Only `true` and `false` "
@@ -111,7 +115,8 @@ CODES: Mapping[str, tuple[str, str]] = {
     "E220": (
         "dead rule",
         "Rules apply to the names under `routing.virtual` alone, and the first that holds decides. This one can "
-        "never hold, or one before it takes everything.",
+        "never hold, or those before it take everything. Of aliases that are globs the longest that fits is "
+        "followed: one of which a longer one takes every name is dead, too.",
     ),
     "E221": ("unknown key", "A rule asks for a key that is not under `security.keys`."),
     "E222": ("unknown peer", "`peer/model` names a peer that is not under `routing.peers`."),

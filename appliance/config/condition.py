@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from appliance.config.globs import takes_something
 from appliance.config.layers import empty
+from appliance.config.problem import Path
 from appliance.config.units import Bound, Window
 
 STATES = ("cold", "loading", "ready", "draining")
@@ -39,11 +41,17 @@ class Condition:
         return asked & {"ready"} if self.warm == model else asked
 
 
-def contradictions(when: Condition) -> Iterator[tuple[str, str, str]]:
-    """What can never hold: which of its keys, of which model, and why."""
+def contradictions(when: Condition) -> Iterator[tuple[Path, str]]:
+    """What can never hold: where in the condition, and why."""
     for model in when.state:
         if when.state[model] and not when.states(model):
-            yield "state", model, f"{model} cannot be in memory and {' or '.join(sorted(when.state[model]))}"
+            why = f"{model} cannot be in memory and {' or '.join(sorted(when.state[model]))}"
+            yield ("state", model), why
     for model, bound in when.load.items():
         if not bound.holds(0) and when.states(model) and not when.states(model) & _WITH_ROWS:
-            yield "load", model, f"{model} has no busy rows while it is {' or '.join(sorted(when.states(model)))}"
+            why = f"{model} has no busy rows while it is {' or '.join(sorted(when.states(model)))}"
+            yield ("load", model), why
+    endpoint: list[tuple[Path, str]] = [(("endpoint",), when.endpoint)] if when.endpoint else []
+    for path, glob in [*endpoint, *((("header", name), text) for name, text in when.header.items())]:
+        if not takes_something(glob):
+            yield path, f"no text is like {glob}"

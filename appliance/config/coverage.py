@@ -5,12 +5,12 @@ one are boxes again, and where none is left the rule is dead. Dimensions are tak
 not, a dead rule may be missed, and a living one is never called dead.
 """
 
-import fnmatch
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.config.condition import STATES, Condition
+from appliance.config.globs import contains, is_glob
 from appliance.config.units import Bound
 
 Dimension = tuple[Hashable, ...]
@@ -118,8 +118,9 @@ class Space:
             found["state", model] = when.states(model)
         for dimension, text in _texts(when):
             found[*dimension, text] = frozenset({True})
-            for other in self.texts[dimension] - {text} if _is_literal(text) else ():
-                found[*dimension, other] = frozenset({fnmatch.fnmatchcase(text, other)})
+            for other in self.texts[dimension] - {text}:
+                if (inside := contains(other, text)) or not is_glob(text):
+                    found[*dimension, other] = frozenset({inside})
         return found
 
 
@@ -135,7 +136,3 @@ def _texts(when: Condition) -> Iterator[tuple[Dimension, str]]:
     if when.endpoint is not None:
         yield ("endpoint",), when.endpoint
     yield from ((("header", name), text) for name, text in when.header.items())
-
-
-def _is_literal(text: str) -> bool:
-    return set(text).isdisjoint("*?[")

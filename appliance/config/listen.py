@@ -26,7 +26,7 @@ def address(text: str, base: str, home: str) -> Listen:
     host, _, port = text.rpartition(":")
     if int(port) > 65535:
         raise BadAddress(f"there is no port {port}", "write a port from 0 to 65535")
-    return TcpListen(host.strip("[]") or "0.0.0.0", int(port))
+    return TcpListen(host.strip("[]").lower() or "0.0.0.0", int(port))
 
 
 def _socket_path(path: str, base: str, home: str) -> str:

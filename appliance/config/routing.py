@@ -215,7 +215,7 @@ class _Check:
                     self.notes.say("E206", ("routing", "virtual", i), f"this is the name of {kind} too", hint)
 
     def rules(self) -> None:
-        final: dict[str, str] = {}
+        final: dict[str, int] = {}
         names: set[str] = set()
         drawn = self.drawn()
         for i, rule in self.placed.items():
@@ -223,7 +223,7 @@ class _Check:
             if rule.name in names:
                 self.notes.say("E219", (*path, "name"), f"another rule is called {rule.name}", "rename one of them")
             names.add(rule.name)
-            self.condition(rule.when, path, final)
+            self.condition(i, rule.when, final)
             for where, goal in self.goals(rule, path):
                 if not goal.to:
                     continue
@@ -231,25 +231,32 @@ class _Check:
                 if goal.profile is not None and goal.profile not in self.known.profiles:
                     hint = did_you_mean(goal.profile, self.known.profiles)
                     self.notes.say("E202", (*where[:-1], "profile"), f"there is no profile {goal.profile}", hint)
-            self.covered(i, path, final, drawn)
+            self.covered(i, final, drawn)
             if rule.when == Condition(model=rule.when.model) and self.takes_all_it_says(i, rule):
                 for name in self.asked(rule.when):
-                    final.setdefault(name, rule.name)
+                    final.setdefault(name, i)
 
-    def covered(
-        self, place: int, path: Path, final: Mapping[str, str], drawn: tuple[Space, Mapping[int, Box]]
-    ) -> None:
+    def covered(self, place: int, final: Mapping[str, int], drawn: tuple[Space, Mapping[int, Box]]) -> None:
         """A rule that takes nothing earlier ones have left, and is not behind one that takes all."""
         asked = self.asked(self.placed[place].when)
-        if not asked or all(name in final for name in asked):
+        if not asked or all(name in final for name in asked) or any(contradictions(self.placed[place].when)):
             return
         room, boxes = drawn
-        earlier = [(each, boxes[i]) for i, each in self.placed.items() if i < place and i not in self.halved]
-        one = next((each.name for each, box in earlier if room.dead(boxes[place], [box])), None)
-        if one is not None or room.dead(boxes[place], [box for _, box in earlier]):
-            takes = f"{one} takes" if one is not None else "those before it together take"
-            message = f"this rule is never reached: {takes} all that it would"
-            self.notes.say("E220", path, message, "move it up, or delete it")
+        earlier = [i for i in self.placed if i < place and i not in self.halved]
+        one = next((i for i in earlier if room.dead(boxes[place], [boxes[i]])), None)
+        if one is not None:
+            self.unreached(place, f"{self.called(one)} takes all that it would")
+        elif room.dead(boxes[place], [boxes[i] for i in earlier]):
+            self.unreached(place, "those before it together take all that it would")
+
+    def unreached(self, place: int, why: str) -> None:
+        message = f"rule `{self.placed[place].name}` is never reached: {why}"
+        self.notes.say("E220", ("routing", "rules", place), message, "move it up, or delete it")
+
+    def called(self, place: int) -> str:
+        """A rule with its line."""
+        line = self.notes.file.at_value(("routing", "rules", place)).line
+        return f"`{self.placed[place].name}` (line {line})"
 
     def drawn(self) -> tuple[Space, dict[int, Box]]:
         """Where each rule holds."""
@@ -300,8 +307,9 @@ class _Check:
         """The virtual names a rule is about."""
         return [v for v in self.routing.virtual if when.model is None or fnmatch.fnmatchcase(v, when.model)]
 
-    def condition(self, when: Condition, path: Path, final: Mapping[str, str]) -> None:
+    def condition(self, place: int, when: Condition, final: Mapping[str, int]) -> None:
         """A rule that can never be reached, or never holds, was meant otherwise."""
+        path: Path = ("routing", "rules", place)
         asked = self.asked(when)
         if not asked and self.virtual_is_known:
             hint = "list it there" if when.model else "list the names to be routed there"
@@ -309,8 +317,7 @@ class _Check:
             where: Path = (*path, "when", "model") if when.model else path
             self.notes.say("E220", where, f"this rule never holds: {text}", hint)
         elif asked and all(name in final for name in asked):
-            message = f"this rule is never reached: {final[asked[0]]} takes everything before it"
-            self.notes.say("E220", path, message, "move it up, or delete it")
+            self.unreached(place, f"{self.called(final[asked[0]])} takes everything before it")
         if when.warm is not None:
             self.here(when.warm, (*path, "when", "warm"))
         for key, names in (("load", when.load), ("state", when.state)):
@@ -318,8 +325,8 @@ class _Check:
                 self.here(name, (*path, "when", key, name), key=True)
         for name in when.queue:
             self.target(name, (*path, "when", "queue", name), key=True)
-        for key, name, why in contradictions(when):
-            self.notes.say("E220", (*path, "when", key, name), f"this rule never holds: {why}", "delete one of them")
+        for where, why in contradictions(when):
+            self.notes.say("E220", (*path, "when", *where), f"this rule never holds: {why}", "correct or delete it")
         if when.key is not None and when.key not in self.known.keys:
             hint = did_you_mean(when.key, self.known.keys)
             self.notes.say("E221", (*path, "when", "key"), f"there is no key {when.key}", hint)

@@ -7,6 +7,7 @@ from typing import Any
 
 from appliance.config.deployment import Alias, Deployment, Mode, ModelSpec, Overlay, Policy, Rewrite, Target
 from appliance.config.effort import spoken
+from appliance.config.globs import is_glob
 from appliance.config.overlay import merge_sampling, merge_template
 from appliance.config.peered import is_peer, model_of, split
 from appliance.config.policy import tighten
@@ -91,11 +92,6 @@ def _glob(deployment: Deployment, name: str) -> Alias | None:
     """The longest pattern that fits; the first in the file among equals."""
     fits = [a for a in deployment.aliases.values() if is_glob(a.name) and fnmatch.fnmatchcase(name, a.name)]
     return max(fits, key=lambda alias: len(alias.name), default=None)
-
-
-def is_glob(name: str) -> bool:
-    """Whether an alias's name is a pattern."""
-    return not set(name).isdisjoint("*?[")
 
 
 def listed(deployment: Deployment) -> Iterator[str]:

@@ -28,7 +28,7 @@ KEYWORDS = {
     "pattern", "minLength", "minimum", "maximum", "exclusiveMinimum", "items", "minItems", "maxItems", "properties",
     "patternProperties", "additionalProperties", "propertyNames", "minProperties", "required", "anyOf", "not",
     "if", "then", "dependentRequired", "x-secret",
-    "x-apply", "x-available", "x-unit", "x-free", "x-expected", "x-load-time", "x-request-time",
+    "x-apply", "x-available", "x-unit", "x-free", "x-expected", "x-load-time", "x-request-time", "x-same",
 }  # fmt: skip
 PROPERTIES = [
     (f"{which}: {'.'.join(path)}", schema) for which in SCHEMAS for path, schema in load.schema(which).properties()
