@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 MANIFEST, ARRAYS = "manifest.json", "kv.safetensors"
 _TEMPORARY = ".writing-"
 _BLOCK = 1 << 20
@@ -42,13 +42,15 @@ class Frozen:
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`key` names the weights and the form of keys and values it belongs to; `bytes` and `sha256` are the file's."""
+    """`key` names the weights and the form of keys and values it belongs to; `bytes` and `sha256` are the file's.
+    It can be cut to `shortest` tokens.
+    """
 
     version: int
     key: str
     namespace: str
     tokens: tuple[int, ...]
-    trim: bool
+    shortest: int
     bytes: int
     sha256: str
     layout: Any
@@ -61,16 +63,13 @@ class Entry:
     folder: Path
     tokens: tuple[int, ...]
     namespace: str
-    trim: bool
+    shortest: int
     nbytes: int
     layout: Any
 
     @property
     def length(self) -> int:
         return len(self.tokens)
-
-    def can_trim(self) -> bool:
-        return self.trim
 
     @property
     def arrays(self) -> Path:
@@ -90,7 +89,7 @@ def name_of(namespace: str, tokens: tuple[int, ...]) -> str:
     return hashlib.sha256(told).hexdigest()[:40]
 
 
-def write(home: Path, namespace: str, tokens: tuple[int, ...], trim: bool, frozen: Frozen) -> Entry:
+def write(home: Path, namespace: str, tokens: tuple[int, ...], shortest: int, frozen: Frozen) -> Entry:
     """Put a prefix into `home`, the directory of its key. Raises OSError; then nothing is left of it."""
     name = name_of(namespace, tokens)
     folder = home / name
@@ -100,14 +99,14 @@ def write(home: Path, namespace: str, tokens: tuple[int, ...], trim: bool, froze
     try:
         beside.mkdir(mode=0o700)
         size, digest = _write_arrays(beside / ARRAYS, frozen.tensors)
-        manifest = Manifest(VERSION, home.name, namespace, tokens, trim, size, digest, frozen.layout)
+        manifest = Manifest(VERSION, home.name, namespace, tokens, shortest, size, digest, frozen.layout)
         (beside / MANIFEST).write_bytes(msgspec.json.encode(manifest))
         shutil.rmtree(folder, ignore_errors=True)
         beside.rename(folder)
     except OSError:
         shutil.rmtree(beside, ignore_errors=True)
         raise
-    return Entry(folder, tokens, namespace, trim, size, frozen.layout)
+    return Entry(folder, tokens, namespace, shortest, size, frozen.layout)
 
 
 def read(folder: Path) -> Entry:
@@ -121,7 +120,7 @@ def read(folder: Path) -> Entry:
         raise BrokenEntry(f"it is of version {manifest.version} and key {manifest.key}")
     if size != manifest.bytes:
         raise BrokenEntry(f"its arrays are {size} bytes, not {manifest.bytes}")
-    return Entry(folder, manifest.tokens, manifest.namespace, manifest.trim, size, manifest.layout)
+    return Entry(folder, manifest.tokens, manifest.namespace, manifest.shortest, size, manifest.layout)
 
 
 def verify(folder: Path) -> None:

@@ -204,8 +204,8 @@ class DiskTier:
             pending = self._pending.popleft()
             frozen = self._open.freezer.freeze(pending.snapshot)
             if frozen is not None:
-                trim = pending.snapshot.can_trim()
-                self._open.worker.write(pending.namespace, pending.tokens, trim, frozen)
+                shortest = pending.snapshot.shortest
+                self._open.worker.write(pending.namespace, pending.tokens, shortest, frozen)
                 self._writing = True
         if not self._pending and not self._writing:
             self._settled.set()

@@ -80,8 +80,8 @@ class DiskWorker:
     def remove(self, entry: Entry) -> None:
         self._writing.put(lambda: disk_entry.remove(entry.folder))
 
-    def write(self, namespace: str, tokens: tuple[int, ...], trim: bool, frozen: Frozen) -> None:
-        self._writing.put(lambda: self._write(namespace, tokens, trim, frozen))
+    def write(self, namespace: str, tokens: tuple[int, ...], shortest: int, frozen: Frozen) -> None:
+        self._writing.put(lambda: self._write(namespace, tokens, shortest, frozen))
 
     def call_in(self, seconds: float) -> None:
         """Post Settled after so long."""
@@ -112,10 +112,10 @@ class DiskWorker:
             disk_entry.touch(entry.folder)
             self._post(Verified(entry, True))
 
-    def _write(self, namespace: str, tokens: tuple[int, ...], trim: bool, frozen: Frozen) -> None:
+    def _write(self, namespace: str, tokens: tuple[int, ...], shortest: int, frozen: Frozen) -> None:
         entry: Entry | None = None
         try:
-            entry = disk_entry.write(self.home, namespace, tokens, trim, frozen)
+            entry = disk_entry.write(self.home, namespace, tokens, shortest, frozen)
         except OSError as error:
             log.get().warning("disk.not_written", path=str(self.home), reason=error.strerror or str(error))
         self._sweep()

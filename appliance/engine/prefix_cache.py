@@ -12,6 +12,9 @@ from appliance.engine.backend import Snapshot
 
 Tokens = tuple[int, ...]
 
+_NONE = float("inf")
+"""Tokens: where there is no entry."""
+
 PINNED = "\0pinned"
 """The namespace of what the deployment keeps warm: it is found in every other, and never has to make room."""
 
@@ -60,14 +63,14 @@ class Unwatched:
 
 @dataclass(eq=False, slots=True)
 class _Node:
-    """`edge` leads here from `parent`; `trimmable` counts the entries at and below that can be trimmed."""
+    """`edge` leads here from `parent`; `shortest` is the shortest prefix that an entry at or below can be cut to."""
 
     parent: "_Node | None"
     edge: Tokens
     depth: int
     children: dict[int, "_Node"] = field(default_factory=dict)
     snapshot: Snapshot | None = None
-    trimmable: int = 0
+    shortest: float = _NONE
     used: float = 0.0
 
 
@@ -122,10 +125,8 @@ class PrefixCache:
         told = (common, _next_stored(node, common) if common < len(tokens) else None)
         while common > 0:
             usable = min(common, most)
-            if node.snapshot is not None and node.depth <= usable:
-                return Match(self._use(node), node.depth, *told)
-            if node.trimmable and usable > 0:
-                return Match(self._use(_trimmable_below(node)), usable, *told)
+            if usable > 0 and node.shortest <= usable:
+                return Match(self._use(_entry_below(node, usable)), usable, *told)
             assert node.parent is not None
             node = node.parent
             common = node.depth
@@ -137,7 +138,7 @@ class PrefixCache:
         if root is None:
             return False
         node, common = _descend(root, tuple(tokens))
-        return common == len(tokens) and bool(node.trimmable or (node.snapshot and node.depth == common))
+        return common == len(tokens) and node.shortest <= common
 
     def discard(self, snapshot: Snapshot) -> None:
         """Forget an entry that has turned out not to be there."""
@@ -161,14 +162,13 @@ class PrefixCache:
             return
         root = self._roots.setdefault(namespace, _Node(None, (), 0))
         node = _make_path(root, tuple(tokens[: snapshot.length]))
-        if node.trimmable:
-            self._use(_trimmable_below(node))  # it stands for this one already
+        if node.shortest <= snapshot.shortest:
+            self._use(_entry_below(node, snapshot.shortest))  # it stands for this one already
             _prune(node)
             return
         self._drop_entry(node, superfluous=True)
         self._add_entry(node, snapshot, namespace)
-        if snapshot.can_trim():
-            self._drop_shorter(node)
+        self._drop_shorter(node, snapshot.shortest)
         self._watcher.kept(tuple(tokens[: snapshot.length]), snapshot, namespace)
         self._evict()
 
@@ -183,7 +183,7 @@ class PrefixCache:
         self._recent[node] = namespace
         self.bytes += snapshot.nbytes
         self._pinned_bytes += snapshot.nbytes if namespace == PINNED else 0
-        _count(node, int(snapshot.can_trim()))
+        _reckon(node)
 
     def _drop_entry(self, node: _Node, *, superfluous: bool) -> str | None:
         """Forget a node's snapshot; the node itself stays for `_prune`. Returns its namespace."""
@@ -191,17 +191,19 @@ class PrefixCache:
             return None
         self._watcher.dropped(node.snapshot, superfluous=superfluous)
         self.bytes -= node.snapshot.nbytes
-        _count(node, -int(node.snapshot.can_trim()))
         namespace = self._recent.pop(node)
         self._pinned_bytes -= node.snapshot.nbytes if namespace == PINNED else 0
         node.snapshot = None
+        _reckon(node)
         return namespace
 
-    def _drop_shorter(self, node: _Node) -> None:
+    def _drop_shorter(self, node: _Node, shortest: int) -> None:
+        """Forget those that an entry which can be cut so short stands for."""
         above = node.parent
-        while above is not None:
+        while above is not None and above.depth >= shortest:
             parent = above.parent
-            if self._drop_entry(above, superfluous=True) is not None:
+            if above.snapshot is not None and above.snapshot.shortest >= shortest:
+                self._drop_entry(above, superfluous=True)
                 _prune(above)
             above = parent
 
@@ -284,7 +286,7 @@ def _split(node: _Node, at: int) -> _Node:
     """Put a node into the edge that leads to `node`, after `at` of its tokens; return the new one."""
     parent = node.parent
     assert parent is not None and 0 < at < len(node.edge)
-    upper = _Node(parent, node.edge[:at], node.depth - len(node.edge) + at, trimmable=node.trimmable)
+    upper = _Node(parent, node.edge[:at], node.depth - len(node.edge) + at, shortest=node.shortest)
     parent.children[upper.edge[0]] = upper
     node.parent, node.edge = upper, node.edge[at:]
     upper.children[node.edge[0]] = node
@@ -305,14 +307,19 @@ def _prune(node: _Node) -> _Node | None:
     return None
 
 
-def _count(node: _Node | None, change: int) -> None:
-    while node is not None and change:
-        node.trimmable += change
+def _reckon(node: _Node | None) -> None:
+    """Work out anew what a node and those above it can be cut to."""
+    while node is not None:
+        below = min((child.shortest for child in node.children.values()), default=_NONE)
+        now = below if node.snapshot is None else min(below, node.snapshot.shortest)
+        if now == node.shortest:
+            return
+        node.shortest = now
         node = node.parent
 
 
-def _trimmable_below(node: _Node) -> _Node:
-    """The entry of a subtree that can be trimmed; the shallowest on one path, so the cheapest to copy."""
-    while node.snapshot is None or not node.snapshot.can_trim():
-        node = next(child for child in node.children.values() if child.trimmable)
+def _entry_below(node: _Node, usable: int) -> _Node:
+    """The entry of a subtree that can be cut to so many tokens; the first on one path, so the cheapest to copy."""
+    while node.snapshot is None or node.snapshot.shortest > usable:
+        node = next(child for child in node.children.values() if child.shortest <= usable)
     return node

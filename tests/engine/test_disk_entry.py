@@ -27,7 +27,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def put(home: Path, namespace: str = "me", tokens: tuple[int, ...] = TOKENS) -> disk_entry.Entry:
-    return disk_entry.write(home, namespace, tokens, True, frozen())
+    return disk_entry.write(home, namespace, tokens, 0, frozen())
 
 
 def test_what_is_written_is_read_back_and_any_safetensors_reader_knows_it(home):
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_back_and_any_safetensors_reader_knows_it(home):
     disk_entry.verify(written.folder)
     assert load_file(written.arrays)["a"].tobytes() == bytes(range(16))
     assert disk_entry.scan(home, lambda folder, why: pytest.fail(why)) == [written]
-    assert (written.length, written.can_trim(), written.namespace) == (3, True, "me")
+    assert (written.length, written.shortest, written.namespace) == (3, 0, "me")
 
 
 def test_nobody_else_may_look_into_it(home):

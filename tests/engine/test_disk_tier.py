@@ -130,7 +130,7 @@ def test_the_next_turn_of_a_conversation_replaces_the_one_before(tmp_path):
 def test_a_cache_that_cannot_be_trimmed_comes_back_exactly(tmp_path):
     script = {"trim": False}
     serve(tmp_path, LONG, script=script)
-    assert not any(entry.trim for entry in entries(tmp_path))
+    assert all(entry.shortest == entry.length for entry in entries(tmp_path))
     assert serve(tmp_path, LONG + "!", script=script) == [0]
 
 

@@ -13,13 +13,18 @@ class Kept:
     tokens: tuple[int, ...]
     trim: bool = True
     nbytes: int = 10
+    exact_to: int = 0
 
     @property
     def length(self) -> int:
         return len(self.tokens)
 
-    def can_trim(self) -> bool:
-        return self.trim
+    @property
+    def shortest(self) -> int:
+        """What is longer than `exact_to` cannot be cut to less than that."""
+        if not self.trim:
+            return self.length
+        return self.exact_to if self.length > self.exact_to else 0
 
 
 def cache_of(*entries: Kept, budget: int = 1000) -> PrefixCache:
@@ -119,12 +124,21 @@ def best(inserted: list[tuple[str, Kept]], tokens: tuple[int, ...], namespace: s
     for where, entry in inserted:
         if where == namespace:
             shared = min(common_prefix(entry.tokens, tokens), most)
-            lengths.append(shared if entry.trim else entry.length * (shared == entry.length))
+            lengths.append(shared if shared >= entry.shortest else 0)
     return max(lengths)
 
 
-@pytest.mark.parametrize("trims", [(True,), (False,), (True, False)], ids=["trimmable", "exact", "mixed"])
-def test_a_walk_finds_what_comparing_with_every_entry_finds(trims):
+@pytest.mark.parametrize(
+    ("trims", "exact_to"),
+    [
+        pytest.param((True,), 0, id="trimmable"),
+        pytest.param((False,), 0, id="exact"),
+        pytest.param((True, False), 0, id="mixed"),
+        pytest.param((True,), 3, id="trimmable to a length"),
+        pytest.param((True, False), 3, id="all of these"),
+    ],
+)
+def test_a_walk_finds_what_comparing_with_every_entry_finds(trims, exact_to):
     draw = random.Random(3)
     for _ in range(150):
         cache, inserted = PrefixCache(10**9), []
@@ -132,7 +146,7 @@ def test_a_walk_finds_what_comparing_with_every_entry_finds(trims):
             tokens = tuple(draw.choices((1, 2, 3), weights=(6, 2, 1), k=draw.randint(1, 9)))
             namespace = draw.choice(("", "b"))
             if draw.random() < 0.5:
-                entry = Kept(tokens, draw.choice(trims), draw.randint(1, 9))
+                entry = Kept(tokens, draw.choice(trims), draw.randint(1, 9), exact_to)
                 cache.insert(tokens, entry, namespace)
                 inserted.append((namespace, entry))
             match = cache.match(tokens, namespace)

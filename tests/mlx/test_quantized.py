@@ -119,7 +119,7 @@ def test_a_prompt_goes_on_from_a_packed_snapshot_also_through_a_file(
     assert packs(stored)
     frozen = engine.freezer().freeze(stored)
     assert frozen is not None
-    entry = disk_entry.write(tmp_path / "key", "", tuple(prompt[:half]), stored.can_trim(), frozen)
+    entry = disk_entry.write(tmp_path / "key", "", tuple(prompt[:half]), stored.shortest, frozen)
     thawed = engine.freezer().thaw(entry.arrays, disk_entry.read(entry.folder).layout, half)
     warm = [
         Job(id, prompt, Sampling(temperature=0), snapshot=snapshot, computed=half)

@@ -11,7 +11,7 @@ import mlx.core as mx
 
 from appliance import log
 from appliance.engine.adapter import Targets
-from appliance.engine.backend import Batch, Draft, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.drafting import OPEN
 from appliance.engine.mlx import cpu_activations, cpu_fast, cpu_products, kv
 from appliance.engine.mlx.adapters import Adapters
@@ -20,7 +20,8 @@ from appliance.engine.mlx.draft_model import load_draft_model
 from appliance.engine.mlx.kv_store import KVStore
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.masking import MaskWorkshop
-from appliance.engine.mlx.prefill import prefill
+from appliance.engine.mlx.prefill import Piece, parted, prefill
+from appliance.engine.mlx.probe import refuses_batches
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.reading import bare, context_of
 from appliance.engine.mlx.rows import SampleRow
@@ -67,7 +68,7 @@ class MlxBackend:
         self._model = loaded.model
         self._store = KVStore(loaded.model, loaded.config, spec.max_kv)
         self._vocabulary, caches = self._store.vocabulary, self._store.warm
-        self._batching = kv.batching(caches)
+        self._batching, self._unbatched = self._how_batched(caches)
         self._rows: dict[int, Row] = {}
         self._workshop = MaskWorkshop()
         self._adapters = Adapters(loaded.model)
@@ -86,6 +87,7 @@ class MlxBackend:
         """
         self._store.configure(settings)
         self._freezer.form = f"kv={settings.kv} stored={settings.stored}"
+        self._freezer.packed_from = settings.kv.from_token if settings.kv is not None else 0
         small = self._draft_model
         return self._store.token_bytes + (small.bytes_per_token() if small else 0)
 
@@ -145,10 +147,9 @@ class MlxBackend:
             decoded = self._verify(rows, batch.drafts, batch.guess_seconds)
         else:
             decoded = self._decode(rows)
-        pieces = [(self._rows[chunk.sequence], chunk) for chunk in batch.chunks]
-        assert all(row.computed == chunk.start for row, chunk in pieces)
         chunks = [
             state
+            for pieces in self._parted(batch.chunks)
             for alike in _groups(row for row, _ in pieces)
             for state in prefill(
                 self._adapters.forward(alike[0].adapter),
@@ -168,6 +169,7 @@ class MlxBackend:
         stored = self._decoding(row).snapshot(row, length)
         if stored is not None:
             stored = self._store.keep(stored, row.packed)
+        if stored is not None:
             state = [cache.state for cache in stored.caches]
             if self._last is None or not self._last.take_along(state):
                 mx.async_eval(state)
@@ -193,6 +195,9 @@ class MlxBackend:
 
     def _place(self, rows: list[Row], numbers: Sequence[int]) -> None:
         """Have rows in the groups they belong to from now on; those that have become long enough are packed."""
+        if self._store.packs_later:  # what was guessed right decides how long rows are
+            for decoding in {self._decoding(row) for row in rows if not row.packed}:
+                decoding.settle()
         leaving: dict[Decoding, list[Row]] = {}
         placed = list(zip(rows, numbers or [row.group for row in rows], strict=True))
         for row, number in placed:
@@ -203,12 +208,31 @@ class MlxBackend:
         for row, number in placed:
             row.group = number
             if self._packs(row):
-                row.caches, row.packed = self._store.pack(row.caches or []), True
+                self._pack(row)
         if leaving:
             self._forget_empty()
 
+    def _parted(self, chunks: Sequence[Chunk]) -> Iterator[list[Piece]]:
+        """Up to where rows are packed, then the rest: what is yielded is launched before the next is asked for."""
+        left = [(self._rows[chunk.sequence], chunk) for chunk in chunks]
+        while left:
+            assert all(row.computed == chunk.start for row, chunk in left)
+            now: list[Piece] = []
+            later: list[Piece] = []
+            for row, chunk in left:
+                if self._packs(row):
+                    self._pack(row)
+                first, rest = parted(chunk, None if row.packed else self._store.exact_tokens(row.computed))
+                now.append((row, first))
+                later += [(row, rest)] if rest is not None else []
+            yield now
+            left = later
+
     def _packs(self, row: Row) -> bool:
         return not row.packed and self._store.packs(row.computed)
+
+    def _pack(self, row: Row) -> None:
+        row.caches, row.packed = self._store.pack(row.caches or []), True
 
     def _forget_empty(self) -> None:
         for group in [group for group, decoding in self._groups.items() if decoding.empty]:
@@ -229,6 +253,8 @@ class MlxBackend:
             if guesses is None:
                 self._unready.add(row.id)
             draft = replace(draft, tokens=guesses or ())
+        if not row.packed and (exact := self._store.exact_tokens(row.computed)) is not None:
+            draft = replace(draft, tokens=draft.tokens[: exact - 1])
         if (matcher := row.sample.matcher) is not None and draft.tokens:
             draft = replace(draft, tokens=draft.tokens[: matcher.allowed(draft.tokens)])
         return draft
@@ -244,14 +270,21 @@ class MlxBackend:
                 self._alone[row.id] = found
         return found
 
+    def _how_batched(self, caches: kv.Caches) -> tuple[kv.Batching, str]:
+        """What these caches and the model's own code allow, and why no more."""
+        found = kv.batching(caches)
+        if found is kv.Batching.NONE:
+            return found, f"{_kinds(caches)} cannot be batched"
+        why = refuses_batches(self._model, caches)
+        return (found, "") if why is None else (kv.Batching.NONE, f"its own code takes one row at a time ({why})")
+
     def _notes(self, caches: kv.Caches, guesses: bool) -> tuple[str, ...]:
         """What this model's caches do not allow."""
-        kinds = ", ".join(sorted({type(cache).__name__ for cache in caches}))
         notes = []
         if self._batching is kv.Batching.NONE:
-            notes.append(f"decodes one sequence at a time: {kinds} cannot be batched")
+            notes.append(f"decodes one sequence at a time: {self._unbatched}")
         if guesses and not kv.rolls_back(caches):
-            notes.append(f"decodes without guesses: {kinds} cannot be cut back to before a wrong one")
+            notes.append(f"decodes without guesses: {_kinds(caches)} cannot be cut back to before a wrong one")
         return tuple(notes)
 
     def _info(self, loaded: Loaded, caches: kv.Caches, guesses: bool) -> ModelInfo:
@@ -274,6 +307,10 @@ class MlxBackend:
 
 Group = tuple[str, bool, int]
 """Rows share a batch only if adapter, form of keys and values, and the scheduler's group are the same."""
+
+
+def _kinds(caches: kv.Caches) -> str:
+    return ", ".join(sorted({type(cache).__name__ for cache in caches}))
 
 
 def _group(row: Row) -> Group:

@@ -57,7 +57,7 @@ class Decoding:
 
     def step(self, rows: Sequence[Row]) -> tuple[list[Row], Choice]:
         """One more token for exactly these rows, not yet computed; the rows in the order of the choice."""
-        self._settle()
+        self.settle()
         self._become(rows)
         assert self._sampler is not None and self._tokens is not None
         logits = self._model(self._tokens[:, None], cache=self._caches)[:, -1]
@@ -69,7 +69,7 @@ class Decoding:
 
     def verify(self, drafts: Sequence[tuple[Row, Draft]]) -> tuple[list[Row], Verification]:
         """All guesses of these rows in one pass, not yet computed; the rows in the order of the verification."""
-        self._settle()
+        self.settle()
         self._gather([row for row, _ in drafts])
         by_row = dict(drafts)
         guessed = layout([(row.sample, by_row[row]) for row in self._rows])
@@ -110,7 +110,7 @@ class Decoding:
     def release(self, rows: Sequence[Row]) -> None:
         """Let rows go that come back elsewhere: they have caches of their own again."""
         if any(row in self._rows for row in rows):
-            self._settle()
+            self.settle()
             self._gather([row for row in self._rows if row not in rows and row not in self._gone])
 
     def snapshot(self, row: Row, length: int) -> KVSnapshot | None:
@@ -118,7 +118,7 @@ class Decoding:
         caches = self._extract(row) if row.caches is None else row.caches
         return snapshot(caches, row.computed, length)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """The last choice must be final before its tokens are an input, or its rows change places."""
         if self._unsettled is not None:
             self._tokens = self._unsettled.settle()

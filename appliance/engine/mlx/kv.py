@@ -12,7 +12,15 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.models.cache import BatchKVCache, CacheList, KVCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import (
+    BatchKVCache,
+    CacheList,
+    ChunkedKVCache,
+    ConcatenateKVCache,
+    KVCache,
+    RotatingKVCache,
+    make_prompt_cache,
+)
 
 from appliance.engine.ledger import growth
 from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow, exact, quantized
@@ -26,14 +34,21 @@ COPIED_AT_ONCE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class KVSnapshot:
-    """A copy of a prefix, `length` tokens long; its arrays are never written."""
+    """A copy of a prefix, `length` tokens long; its arrays are never written. Where rows are held in fewer bits from
+    `packed_from` tokens on, what came before is exact no more.
+    """
 
     caches: Caches
     length: int
     nbytes: int
+    packed_from: int = 0
 
-    def can_trim(self) -> bool:
-        return trimmable(self.caches)
+    @property
+    def shortest(self) -> int:
+        """See Snapshot."""
+        if not trimmable(self.caches):
+            return self.length
+        return self.packed_from if self.length > self.packed_from and is_packed(self.caches) else 0
 
 
 def fresh(model: nn.Module) -> Caches:
@@ -88,7 +103,19 @@ def copy_by_layers(caches: Caches) -> None:
 
 
 def trimmable(caches: Caches) -> bool:
-    return all(cache.is_trimmable() for cache in caches)
+    """Whether these can be cut back to any length."""
+    return all(_trimmable(leaf) for leaf in leaves(caches))
+
+
+def _trimmable(cache: Any) -> bool:
+    """mlx-lm says so of two kinds that then lack what they have let go, or keep what they should not."""
+    if isinstance(cache, ChunkedKVCache):
+        return cache.start_position == 0
+    return type(cache) is not ConcatenateKVCache and bool(cache.is_trimmable())
+
+
+def is_packed(caches: Caches) -> bool:
+    return any(isinstance(leaf, QuantizedRow) for leaf in leaves(caches))
 
 
 def grow_by_parts(caches: Caches, length: int) -> None:

@@ -1,5 +1,6 @@
 """In which form a model's keys and values are held: exact or in fewer bits, over everything or over a window."""
 
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -9,6 +10,7 @@ from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 from appliance.engine.backend import Opening
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.kv import Caches, KVSnapshot
+from appliance.engine.mlx.probe import refuses
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import EngineSettings, KvForm
 
@@ -51,9 +53,21 @@ class KVStore:
             raise LoadFailed(f"max_kv: {_kinds(caches)} cannot be given a window", permanent=True)
         return [RotatingKVCache(self._window) if type(cache) is KVCache else cache for cache in caches]
 
-    def packs(self, tokens: int) -> bool:
-        """Whether a row of so many tokens is held in fewer bits."""
-        return self._form is not None and tokens >= self._form.from_token
+    def exact_tokens(self, computed: int) -> int | None:
+        """How many more tokens a row that has computed so many holds exactly; None: it is never packed. A token that
+        has as many before it as the form says is the first to look at packed ones, whoever it shares a pass with and
+        however often it is computed.
+        """
+        return None if self._form is None else max(0, self._form.from_token - computed)
+
+    @property
+    def packs_later(self) -> bool:
+        """Whether rows begin exact and are packed as they grow."""
+        return self._form is not None and self._form.from_token > 0
+
+    def packs(self, computed: int) -> bool:
+        """Whether a row that has computed so many tokens is packed before the next one."""
+        return self.exact_tokens(computed) == 0
 
     def pack(self, caches: Caches) -> Caches:
         return kv.in_form(caches, self._form)
@@ -65,16 +79,22 @@ class KVStore:
         else:
             assert isinstance(opening.snapshot, KVSnapshot)
             caches = kv.restore(opening.snapshot, opening.computed)
-        packs = self.packs(len(opening.known))
+        packs = self.packs(opening.computed)
         caches = kv.in_form(caches, self._form if packs else None)
         kv.grow_by_parts(caches, len(opening.known))
         return caches, packs
 
-    def keep(self, stored: KVSnapshot, packed: bool) -> KVSnapshot:
-        """A row's snapshot in the form in which prefixes are kept."""
-        return stored if packed or self._stored is None else kv.packed(stored, self._stored)
+    def keep(self, stored: KVSnapshot, packed: bool) -> KVSnapshot | None:
+        """A row's snapshot in the form in which prefixes are kept; None where a row of that length is exact, and this
+        one was packed since.
+        """
+        if packed and self._form is not None:
+            least = self._form.from_token
+            return None if stored.length < least else replace(stored, packed_from=least)
+        return stored if self._stored is None else kv.packed(stored, self._stored)
 
     def _misfit(self, form: KvForm) -> str | None:
+        """Why these caches cannot have a form."""
         kinds = {type(leaf) for leaf in kv.leaves(self.warm)}
         if self._latent:
             return "keys and values that are compressed already (MLA) cannot be quantized"
@@ -84,6 +104,8 @@ class KVStore:
             mx.eval([cache.state for cache in kv.in_form(self.warm, form)])
         except (ValueError, RuntimeError) as error:
             return str(error).splitlines()[0]
+        if (why := refuses(self._model, kv.in_form(self.warm, form))) is not None:
+            return f"this model's own attention does not take keys and values in fewer bits: {why}"
         return None
 
 

@@ -1,6 +1,7 @@
 """Computes prompt chunks: those of like length in one padded pass, which keeps the device busier than one by one."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import mlx.core as mx
 from mlx.utils import tree_map
@@ -34,6 +35,14 @@ def prefill(model: Forward, pieces: Sequence[Piece], kind: Batching) -> list[obj
             row.computed += len(chunk.tokens)
             state.append(tree_map(_as_it_is, [cache.state for cache in row.caches or ()]))
     return state
+
+
+def parted(chunk: Chunk, most: int | None) -> tuple[Chunk, Chunk | None]:
+    """Its first `most` tokens at most, and the rest if there is any."""
+    if most is None or len(chunk.tokens) <= most:
+        return chunk, None
+    first = replace(chunk, tokens=chunk.tokens[:most], last=False)
+    return first, replace(chunk, start=chunk.start + most, tokens=chunk.tokens[most:])
 
 
 def _as_it_is(part: object) -> object:

@@ -30,11 +30,14 @@ _NAMES = {
 
 
 class KVFreezer:
-    """See `appliance.engine.backend.Freezer`. `path` is the model's directory, `form` that of keys and values."""
+    """See `appliance.engine.backend.Freezer`. `path` is the model's directory, `form` that of keys and values, which
+    are packed from `packed_from` tokens on.
+    """
 
     def __init__(self, path: Path, dtype: str) -> None:
         self._path, self._dtype = path, dtype
         self.form = ""
+        self.packed_from = 0
 
     def key(self, settings: DiskSettings) -> str:
         """Other files under the same fingerprint (a branch that moved) are other weights."""
@@ -65,7 +68,7 @@ class KVFreezer:
             mx.async_eval([cache.state for cache in caches])
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise BrokenEntry(f"its arrays do not fit its layout: {error}") from error
-        return KVSnapshot(caches, length, nbytes(caches))
+        return KVSnapshot(caches, length, nbytes(caches), self.packed_from)
 
 
 def _kind(name: str) -> Any:
