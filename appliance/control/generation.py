@@ -45,10 +45,12 @@ async def generate(
     deadlines: Deadlines,
     keep: float | None = None,
     hasty: bool = False,
+    wrote: Callable[[int, int], None] = lambda index, tokens: None,
 ) -> AsyncGenerator[Indexed, None]:
     """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
     Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer. The model
-    stays in memory for `keep` seconds afterwards, where that is given; `hasty` is said to `Supervisor.acquire`.
+    stays in memory for `keep` seconds afterwards, where that is given; `hasty` is said to `Supervisor.acquire`. `wrote`
+    is told, by index, how many tokens came: events do not say it, since those of a slow reader are merged.
 
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
     when engines die of this request even when it is alone.
@@ -56,7 +58,7 @@ async def generate(
     clock = Clock()
     prompts = compose if isinstance(compose, tuple) else (compose,)
     answers = [
-        _Answer(supervisor, model, prompt, clock, at * n + sample, sample, keep, hasty)
+        _Answer(supervisor, model, prompt, clock, at * n + sample, sample, keep, hasty, wrote)
         for at, prompt in enumerate(prompts)
         for sample in range(n)
     ]
@@ -77,6 +79,7 @@ class _Answer:
     sample: int
     keep: float | None
     hasty: bool
+    wrote: Callable[[int, int], None]
     submission: Submission | None = None
     emitted: list[int] = field(default_factory=list)
     begun: Started | None = None
@@ -138,6 +141,8 @@ class _Answer:
     def _take(self, piece: Piece) -> Iterator[Event]:
         """What the client has not been told yet. Raises the error the engine reported."""
         self.emitted += piece.tokens
+        if piece.tokens:
+            self.wrote(self.index, len(piece.tokens))
         for event in piece.events:
             match event:
                 case Started():

@@ -168,6 +168,7 @@ def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Eve
         deadlines=deadlines,
         keep=run.keep,
         hasty=hasty,
+        wrote=run.caller.passage.wrote,
     )
 
 

@@ -69,9 +69,9 @@ class Passage:
         if prompt_tokens != before:
             self.spend(prompt_tokens - before)
 
-    def wrote(self, index: int) -> None:
-        """Answer `index` grew by a token or more."""
-        self._unfinished[index] = self._unfinished.get(index, 0) + 1
+    def wrote(self, index: int, tokens: int) -> None:
+        """Answer `index` grew by so many tokens."""
+        self._unfinished[index] = self._unfinished.get(index, 0) + tokens
 
     def finished(self, index: int, completion_tokens: int) -> None:
         """Answer `index` is whole and has so many tokens."""

@@ -37,8 +37,8 @@ def _count(run: Run, index: int, event: Event) -> None:
             raise EngineFault("the generation failed")
         case Finished():
             _count_finished(run, index, event)
-        case _:
-            run.caller.passage.wrote(index)
+        case _ if is_peer(run.target.model):
+            run.caller.passage.wrote(index, 1)  # a peer does not say how many tokens a piece of text has
 
 
 def _count_started(run: Run, index: int, event: Started) -> None:
