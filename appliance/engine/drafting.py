@@ -43,17 +43,17 @@ class Drafting:
             self._looked_at, self._found = length, self._follow(self._depth)
         return self._found[:room]
 
-    def learn(self, length: int, guessed: int, right: int) -> None:
-        """Of `guessed` tokens so many were right; with the one after them `length` are known."""
+    def learn(self, length: int, drafted: int, accepted: int) -> None:
+        """Of `drafted` tokens so many were accepted; with the one after them `length` are known."""
         self._found = ()
-        if right == 0:
+        if accepted == 0:
             self._missed(length)
             return
         self._pause = 0
-        if right < guessed:
-            self._depth = min(right + 1, self._most)
+        if accepted < drafted:
+            self._depth = min(accepted + 1, self._most)
         else:
-            self._depth = min(max(self._depth, guessed * 2), self._most)
+            self._depth = min(max(self._depth, drafted * 2), self._most)
 
     def _missed(self, length: int) -> None:
         self._found, self._depth = (), min(START, self._most)

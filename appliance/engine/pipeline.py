@@ -30,7 +30,7 @@ class Limits:
 class Pipeline:
     """Fold over one sequence's tokens. `channels` None means that all text is the answer.
 
-    `prompt_tokens` never counts emitted tokens; set `cached_tokens`, `guessed` and `right` before the end for the
+    `prompt_tokens` never counts emitted tokens; set `cached_tokens`, `drafted` and `accepted` before the end for the
     usage to tell them.
     """
 
@@ -46,7 +46,7 @@ class Pipeline:
         self.finished = False
         self.prompt_tokens = prompt_tokens
         self.cached_tokens = 0
-        self.guessed = self.right = 0
+        self.drafted = self.accepted = 0
         self._tokenizer, self._raw = tokenizer, tokenizer.raw
         self._scored = False
         self._limits = limits
@@ -128,7 +128,7 @@ class Pipeline:
         if reason == "stop" and self._channels is not None and self._channels.calls:
             reason = "tool_calls"
         usage = Usage(
-            self.prompt_tokens, self._generated, self.cached_tokens, self._reasoning, self.guessed, self.right
+            self.prompt_tokens, self._generated, self.cached_tokens, self._reasoning, self.drafted, self.accepted
         )
         warnings = tuple(self._channels.warnings.items()) if self._channels is not None else ()
         return [Finished(reason, usage, stop, warnings)]

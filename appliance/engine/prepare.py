@@ -85,7 +85,7 @@ class Preparer:
         )
         constraint = self._budgeted(submission, thinking, held, tail)
         if (self.guesses or submission.prediction) and not guessable(constraint):
-            log.get().info("engine.not_guessed", sequence=submission.id, reason="its reasoning has a budget")
+            log.get().info("engine.not_speculative", sequence=submission.id, reason="its reasoning has a budget")
         return Sequence(
             id=submission.id,
             known=[*prompt, *submission.emitted],

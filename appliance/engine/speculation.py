@@ -33,8 +33,8 @@ class Speculation:
         self._memories: dict[str, Memory] = {}
         self.max_batch = (settings or PREDICTED).max_batch if able else 0
         """With more rows nothing is guessed."""
-        self.guessed = 0
-        self.right = 0
+        self.drafted = 0
+        self.accepted = 0
 
     def begin(self, sequence: Sequence) -> None:
         """Have a sequence guessed from now on, if anything tells how."""
@@ -63,14 +63,14 @@ class Speculation:
             return None
         return tuple(map(Draft, (row.id for row in rows), (row.known for row in rows), guesses))
 
-    def learn(self, sequence: Sequence, guessed: int, right: int) -> None:
+    def learn(self, sequence: Sequence, drafted: int, accepted: int) -> None:
         """What became of a draft, once its tokens are known."""
-        if guessed and sequence.drafting is not None:
-            self.guessed += guessed
-            self.right += right
-            sequence.pipeline.guessed += guessed
-            sequence.pipeline.right += right
-            sequence.drafting.learn(len(sequence.known), guessed, right)
+        if drafted and sequence.drafting is not None:
+            self.drafted += drafted
+            self.accepted += accepted
+            sequence.pipeline.drafted += drafted
+            sequence.pipeline.accepted += accepted
+            sequence.drafting.learn(len(sequence.known), drafted, accepted)
 
     def _memory(self, namespace: str) -> Memory:
         """The one used last stands last; the first goes where there are too many."""

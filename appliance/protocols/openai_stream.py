@@ -197,9 +197,9 @@ def usage_object(usages: Iterable[Usage], samples: int | None = None) -> dict[st
     prompt = sum(usage.prompt_tokens for usage in every[:: samples or max(len(every), 1)])
     completion = sum(usage.completion_tokens for usage in every)
     details = {"reasoning_tokens": sum(usage.reasoning_tokens for usage in every)}
-    if guessed := sum(usage.guessed for usage in every):
-        right = sum(usage.right for usage in every)
-        details |= {"accepted_prediction_tokens": right, "rejected_prediction_tokens": guessed - right}
+    if drafted := sum(usage.drafted for usage in every):
+        accepted = sum(usage.accepted for usage in every)
+        details |= {"accepted_prediction_tokens": accepted, "rejected_prediction_tokens": drafted - accepted}
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,

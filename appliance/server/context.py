@@ -54,9 +54,11 @@ class Counted:
             "appliance_cached_tokens_total", "Prompt tokens that were not computed again.", ("model",)
         )
     )
-    guessed: Counter = field(
+    drafted: Counter = field(
         default_factory=lambda: Counter(
-            "appliance_guessed_tokens_total", "Tokens guessed ahead, by what became of them.", ("model", "outcome")
+            "appliance_draft_tokens_total",
+            "Tokens drafted by speculative decoding, by outcome.",
+            ("model", "outcome"),
         )
     )
     generated: Counter = field(
@@ -82,7 +84,7 @@ class Counted:
 
     def families(self) -> list[Counter | Histogram | Reading]:
         """In the order they are shown."""
-        tokens = [self.prompt, self.cached, self.guessed, self.generated]
+        tokens = [self.prompt, self.cached, self.drafted, self.generated]
         return [self.requests, *tokens, self.no_calls, self.first_token, self.seconds]
 
 

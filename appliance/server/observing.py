@@ -62,9 +62,9 @@ def _count_finished(run: Run, index: int, event: Finished) -> None:
     counted.cached.add(run.counted_as, by=usage.cached_tokens)
     if not run.asked.prompts and not is_peer(run.target.model):
         run.context.traffic.scales.read(run.target.model.family.name, run.route.about, usage.prompt_tokens)
-    if usage.guessed:
-        counted.guessed.add(run.counted_as, "right", by=usage.right)
-        counted.guessed.add(run.counted_as, "wrong", by=usage.guessed - usage.right)
+    if usage.drafted:
+        counted.drafted.add(run.counted_as, "accepted", by=usage.accepted)
+        counted.drafted.add(run.counted_as, "rejected", by=usage.drafted - usage.accepted)
     counted.seconds.observe(run.counted_as, value=time.perf_counter() - run.started)
 
 

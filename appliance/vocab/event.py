@@ -8,16 +8,16 @@ FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True):
-    """Token counts of one sequence; `cached_tokens` of the prompt were not computed again. `guessed` tokens were
-    computed ahead, `right` of them were what the answer said.
+    """Token counts of one sequence; `cached_tokens` of the prompt were not computed again. Speculative decoding
+    proposed `drafted` tokens, and `accepted` so many of them.
     """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
     reasoning_tokens: int = 0
-    guessed: int = 0
-    right: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 class TopToken(msgspec.Struct, frozen=True, array_like=True):

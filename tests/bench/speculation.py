@@ -51,12 +51,12 @@ PATIENT = Deadlines(900, 900, 900)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Seconds from the first token to the last; of the `tokens` so many were `guessed` ahead, and `right`."""
+    """Seconds from the first token to the last; of the `tokens` so many were `drafted`, and `accepted`."""
 
     seconds: float
     tokens: int
-    guessed: int
-    right: int
+    drafted: int
+    accepted: int
     text: str
 
 
@@ -84,7 +84,7 @@ async def ask(supervisor: Supervisor, deployment: Deployment, model: str, text: 
                 first, said = first or time.perf_counter(), said + piece
             case Finished(_, usage):
                 seconds = time.perf_counter() - first
-                return Answer(seconds, usage.completion_tokens, usage.guessed, usage.right, said)
+                return Answer(seconds, usage.completion_tokens, usage.drafted, usage.accepted, said)
     raise AssertionError("the answer has no end")
 
 
@@ -111,7 +111,7 @@ async def measure(directory: Path, model: Path, depth: int, rounds: int, patienc
 
 
 def table(samples: Sequence[Sample]) -> str:
-    head = ["task", "plain tokens/s", "guessing tokens/s", "gain", "guessed", "right", "same text", "other cores"]
+    head = ["task", "plain tokens/s", "guessing tokens/s", "gain", "drafted", "accepted", "same text", "other cores"]
     return markdown(
         head,
         [
@@ -120,8 +120,8 @@ def table(samples: Sequence[Sample]) -> str:
                 f"{(sample.plain.tokens - 1) / sample.plain.seconds:.1f}",
                 f"{(sample.guessing.tokens - 1) / sample.guessing.seconds:.1f}",
                 f"{sample.gain:.2f}",
-                sample.guessing.guessed,
-                sample.guessing.right,
+                sample.guessing.drafted,
+                sample.guessing.accepted,
                 "yes" if sample.plain.text == sample.guessing.text else "NO",
                 f"{sample.other_cores:.2f}",
             ]

@@ -25,9 +25,9 @@ OUTCOMES: dict[str, tuple[list[tuple[int, int]], int]] = {
 @pytest.mark.parametrize(("outcomes", "depth"), OUTCOMES.values(), ids=OUTCOMES)
 def test_the_depth_follows_what_was_right(outcomes: list[tuple[int, int]], depth: int) -> None:
     made, known = drafting(), [1] * 10
-    for guessed, right in outcomes:
-        known += [1] * (right + 1)
-        made.learn(len(known), guessed, right)
+    for drafted, accepted in outcomes:
+        known += [1] * (accepted + 1)
+        made.learn(len(known), drafted, accepted)
     assert made.guess(known, 100) == (OPEN,) * depth
 
 

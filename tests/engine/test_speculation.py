@@ -30,8 +30,8 @@ def test_an_answer_that_copies_comes_in_fewer_steps_with_the_same_text(tmp_path:
     assert guessing.text(1) == plain.text(1) == ANSWER
     assert len(guessing.device.batches) < len(plain.device.batches) / 3
     usage = finished(guessing, 1).usage
-    assert 0 < usage.right <= usage.guessed
-    assert finished(plain, 1).usage.guessed == 0
+    assert 0 < usage.accepted <= usage.drafted
+    assert finished(plain, 1).usage.drafted == 0
 
 
 def test_without_anything_to_guess_steps_overlap_as_they_do_without_guessing(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_tokens_after_the_end_that_came_with_it_are_forgotten(tmp_path: Path) ->
     arrival.sequence.foretold = [*drive.tokenizer.encode("yes"), END, END, END]
     drive.turn(arrival)
     drive.finish()
-    assert finished(drive, 1).usage.right > len("yes"), "the device was asked for tokens after the end"
+    assert finished(drive, 1).usage.accepted > len("yes"), "the device was asked for tokens after the end"
     assert drive.text(1) == "yes"
     assert finished(drive, 1).usage.completion_tokens == len("yes") + 1
     drive.turn(drive.arrival(2, "question yes more "))

@@ -110,7 +110,7 @@ def test_guesses_are_verified_with_the_rows_own_adapter(tmp_path: Path) -> None:
     guessed = [replace(one, foretold=told) for one, told in zip(asked, expected, strict=True)]
     speculation = device.answer(guessed, Speculative(kind="lookup", depth=8))
     assert [one.got for one in guessed] == expected
-    assert speculation.right > 0
+    assert speculation.accepted > 0
 
 
 # ---- adapters whose files are replaced

@@ -71,7 +71,7 @@ def test_an_answer_that_was_guessed_is_the_answer(device: Device, sampling: Samp
     guessed = again(asked, spoilt(plain.got, every))
     speculation = device.answer([guessed], LOOKUP)
     assert guessed.got == plain.got
-    assert speculation.guessed > 0
+    assert speculation.drafted > 0
     if every == 100:
         assert len(device.backend.batches) < asked.tokens / 2, "guesses that are right save steps"
 
@@ -85,7 +85,7 @@ def test_rows_of_a_batch_accept_each_as_much_as_was_right(device: Device, stagge
     assert [one.got for one in guessed] == [one.got for one in plain]
     lengths = [{len(draft.tokens) for draft in batch.drafts} for batch in device.backend.batches]
     assert any(len(those) > 1 for those in lengths), "no batch had drafts of several lengths"
-    assert 0 < speculation.right < speculation.guessed
+    assert 0 < speculation.accepted < speculation.drafted
 
 
 REMEMBERING = {
@@ -114,7 +114,7 @@ def test_a_row_without_guesses_beside_guessed_ones_remembers_what_it_said(device
     unruled = plainly(device, replace(row, sampling=Sampling(temperature=0, logit_bias=few), rules=NO_RULES))
     assert unruled.got != plain[0]
     guessed = [again(row), *(again(one, told) for one, told in zip(others, plain[1:], strict=True))]
-    assert device.answer(guessed).right > len(others)
+    assert device.answer(guessed).accepted > len(others)
     assert [one.got for one in guessed] == plain
 
 
@@ -145,7 +145,7 @@ def test_more_rows_than_max_batch_are_not_guessed(device: Device) -> None:
     guessed = [again(one, plainly(device, one).got) for one in asked]
     speculation = device.answer(guessed, LOOKUP)
     assert max(len(batch.decode) for batch in device.backend.batches) == 5
-    assert speculation.guessed == 0
+    assert speculation.drafted == 0
 
 
 def test_log_probabilities_of_guessed_tokens_are_those_of_the_others(device: Device) -> None:
@@ -265,7 +265,7 @@ def test_a_guessed_answer_keeps_to_its_form(device: Device, every: int, seed: in
     guessed = again(asked, spoilt(plain[0], every))
     speculation = device.answer([guessed], LOOKUP)
     assert guessed.got == plain[0]
-    assert speculation.right > 0
+    assert speculation.accepted > 0
     together = [again(asked, spoilt(plain[0], every)), again(beside, spoilt(plain[1], 3))]
     device.answer(together, LOOKUP)
     assert [one.got for one in together] == plain
@@ -275,7 +275,7 @@ def test_an_answer_whose_reasoning_has_a_budget_is_not_guessed(device: Device) -
     watched = NO_GRAMMAR.watched(Unconcerned)
     asked = Asked(prompt(2), Sampling(temperature=0), 12, constraint=watched)
     guessed = again(asked, plainly(device, asked).got)
-    assert device.answer([guessed], LOOKUP).guessed == 0
+    assert device.answer([guessed], LOOKUP).drafted == 0
 
 
 class Unconcerned:
@@ -291,7 +291,7 @@ def test_models_whose_caches_cannot_be_cut_back_decode_plainly(family: str, tmp_
     device = Device(make(tmp_path, FAMILIES[family]), LOOKUP)
     asked = Asked(prompt(9), Sampling(temperature=0))
     guessed = again(asked, plainly(device, asked).got)
-    assert device.answer([guessed], LOOKUP).guessed == 0
+    assert device.answer([guessed], LOOKUP).drafted == 0
     assert any("guess" in note for note in device.info.notes)
 
 
@@ -334,8 +334,8 @@ def test_a_draft_model_changes_no_token(llama: Path, tmp_path: Path, same: bool)
         guessed = again(asked)
         speculation = device.answer([guessed], speculative)
         assert guessed.got == plain.got, sampling
-        assert speculation.guessed > 0
-        assert not same or speculation.right == speculation.guessed, sampling
+        assert speculation.drafted > 0
+        assert not same or speculation.accepted == speculation.drafted, sampling
 
 
 def test_a_draft_model_follows_each_row_of_a_batch(llama: Path, tmp_path: Path) -> None:
@@ -370,7 +370,7 @@ def test_a_draft_model_reads_a_long_prompt_in_parts_while_the_answer_goes_on(
     assert [one.got for one in guessed] == [one.got for one in plain]
     assert [tokens for known, tokens in reads if known >= 300][:3] == [100, 100, 100]
     assert [known for known, _ in reads if known >= 300][:3] == [300, 301, 302]
-    assert speculation.right == speculation.guessed > 0
+    assert speculation.accepted == speculation.drafted > 0
 
 
 REFUSALS = {

@@ -18,7 +18,7 @@ def test_a_predicted_answer_is_guessed_and_counted(up: Up) -> None:
     assert details["rejected_prediction_tokens"] >= 0
     assert "accepted_prediction_tokens" not in plain["usage"]["completion_tokens_details"]
     shown = httpx.get(f"{up.url}/metrics", timeout=PATIENCE).text
-    right = re.search(r'appliance_guessed_tokens_total\{model="demo",outcome="right"\} (\d+)', shown)
+    right = re.search(r'appliance_draft_tokens_total\{model="demo",outcome="accepted"\} (\d+)', shown)
     assert right is not None
     assert int(right[1]) >= details["accepted_prediction_tokens"]
 
