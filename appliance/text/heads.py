@@ -3,15 +3,25 @@ kept from meaning that inside what users and tools say.
 
 Special tokens are kept apart by the tokenizer; `User:` or `### Response` at the beginning of a line, and `[/INST]`
 anywhere, can only be told from the template's own by a character more: a word joiner, which is not seen and which no
-template trims.
+template trims. `USER:` inside a line means something only to a model whose template writes it there.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 
-Heads = tuple[tuple[str, str], ...]
-"""Roles, and the last line of what stands before their texts."""
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last line of what stands before a role's texts; `before` is what a later turn has before it there."""
+
+    role: str
+    text: str
+    before: str
+
+
+Heads = tuple[Head, ...]
 Text = Callable[..., str | None]
 """The conversation of these roles and texts in turn, or None where the template refuses it."""
 
@@ -35,6 +45,8 @@ _TELLING = re.compile(r'(?=.*\w)(?=.*[^\w\s])[^"{}]+')
 _BRACKETED = re.compile(r"\[[^\[\]]+\]|<[^<>]+>")
 _THOUGHT = re.compile(r"(</?think>|\[/?THINK\]|\s)+$")
 """Reasoning that is shown as none, behind the head."""
+_SAID = re.compile(r".*probe(ask|said|system)[a-z]*")
+"""What other roles say in the same line."""
 _VARIES = re.compile(r"[0-9]|probe")
 
 
@@ -50,21 +62,24 @@ def heads(text: Text, results: str | None, result: str, specials: Iterable[str] 
         "assistant": _head(turns, ends, *_TURNS[3::4]),
         "tool": _head(results or "", ends, result),
     }
-    return tuple((role, head) for role, head in found.items() if head)
+    return tuple(Head(role, *head) for role, head in found.items() if head is not None)
 
 
 def kept_apart(said: str, role: str, heads: Heads, mark: Callable[[str], str]) -> str:
-    """What a role said, with no line in it that begins like a turn of another. `mark` changes special tokens."""
-    pattern = _pattern(tuple(sorted(set(_plain(role, heads, mark)), key=len, reverse=True)))
+    """What a role said, with nothing in it that begins a turn of another. `mark` changes special tokens."""
+    pattern = _pattern(frozenset(_plain(role, heads, mark)))
     return said if pattern is None else pattern.sub(lambda found: found[0] + JOINER, said)
 
 
-def _head(text: str, specials: Sequence[str], *words: str) -> str:
-    """The last line before these words behind any special token, as far as it is the same before each of them."""
-    before = [_after(text[: text.index(word)], specials) for word in words if word in text]
-    same = _THOUGHT.sub("", reduce(_ending, before)) if before else ""
-    line = same.rpartition("\n")[2].strip()
-    return line if len(line) <= _LONGEST and not _VARIES.search(line) else ""
+def _head(text: str, specials: Sequence[str], *words: str) -> tuple[str, str] | None:
+    """The last line before these words behind any special token, as far as it is the same before each of them; and
+    what stands before it in its line before the last of them.
+    """
+    before = [_THOUGHT.sub("", _after(text[: text.index(word)], specials)) for word in words if word in text]
+    line = _SAID.sub("", reduce(_ending, before).rpartition("\n")[2]).strip() if before else ""
+    if not line or len(line) > _LONGEST or _VARIES.search(line):
+        return None
+    return line, before[-1].rpartition(line)[0].rpartition("\n")[2]
 
 
 def _after(text: str, specials: Sequence[str]) -> str:
@@ -78,18 +93,28 @@ def _ending(first: str, second: str) -> str:
     return first[len(first) - size :]
 
 
-def _plain(role: str, heads: Heads, mark: Callable[[str], str]) -> Iterator[str]:
-    own = dict(heads).get(role)
-    for _, head in heads:
-        rest = _ending(head, mark(head)).strip()  # behind its last special token, which nobody else can write
-        if head != own and _TELLING.fullmatch(rest):
-            yield rest
+def _plain(role: str, heads: Heads, mark: Callable[[str], str]) -> Iterator[tuple[str, bool]]:
+    """What begins turns of others, and whether it does so inside a line, too."""
+    own = next((head.text for head in heads if head.role == role), "")
+    for head in heads:
+        if head.text == own:
+            continue
+        rest = _behind(head.text, mark)
+        if _TELLING.fullmatch(rest):
+            yield rest, rest == head.text and bool(_behind(head.before, mark))
+        # In brackets it means that wherever it stands.
+        yield from ((tag, True) for tag in _BRACKETED.findall(rest) if tag not in own and _TELLING.fullmatch(tag))
+
+
+def _behind(text: str, mark: Callable[[str], str]) -> str:
+    """What is behind the last special token, which nobody else can write."""
+    return _ending(text, mark(text)).strip()
 
 
 @lru_cache(maxsize=64)
-def _pattern(heads: tuple[str, ...]) -> re.Pattern[str] | None:
-    """A head in brackets means its turn wherever it stands, a word with a colon at the beginning of a line only."""
-    lines = "|".join(re.escape(head) for head in heads if not _BRACKETED.fullmatch(head))
-    inline = "|".join(re.escape(head) for head in heads if _BRACKETED.fullmatch(head))
-    either = [*([rf"^[ \t]*(?={lines})"] if lines else []), *([rf"(?={inline})"] if inline else [])]
-    return re.compile("|".join(either), re.MULTILINE) if either else None
+def _pattern(heads: frozenset[tuple[str, bool]]) -> re.Pattern[str] | None:
+    inside = {head for head, inside in heads if inside}
+    lines = {head for head, _ in heads} - inside
+    either = [(r"^[ \t]*", lines), (r"(?<!\w)", inside)]
+    found = [f"{before}(?={'|'.join(map(re.escape, sorted(some, key=len)))})" for before, some in either if some]
+    return re.compile("|".join(found), re.MULTILINE) if found else None
