@@ -241,7 +241,7 @@ async def _until_ended(
         await ended.wait()
         batches.cancel()
         await serving.drain(context.running.deployment.server.drain_timeout)
-        await context.behind.close()
+        await context.background.close()
         await context.traffic.peers.close()
         for task in lasting:
             task.cancel()

@@ -63,13 +63,13 @@ class Fold(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A request, and who says its answer. `echoes`: its prompts' texts are part of that; `behind`: nobody waits for
-    it; `unloads`: all it wants is its model out of memory.
+    """A request, and who says its answer. `echoes`: the answer repeats the texts of its prompts; `background`: it is
+    finished whether its client waits or not; `unloads`: all it wants is its model out of memory.
     """
 
     request: GenerateRequest
     stream: Callable[[Answer], Encoder]
     whole: Callable[[Answer], Fold]
     echoes: bool = False
-    behind: bool = False
+    background: bool = False
     unloads: bool = False

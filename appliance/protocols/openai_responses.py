@@ -142,7 +142,7 @@ def read(body: bytes, recall: Recall) -> Decoded:
         summary=given.get("reasoning", _Reasoning()).summary not in (None, "none"),
     )
     said = partial(ResponseStream, asked=asked)
-    return Decoded(request, said, said, behind=given.get("background", False))
+    return Decoded(request, said, said, background=given.get("background", False))
 
 
 def _read(body: bytes, recall: Recall) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -20,9 +20,9 @@ from appliance.server.context import Context
 from appliance.server.counting import QUESTIONS, answer
 from appliance.server.edge import answer_error, arrive, stamp
 from appliance.server.generation import serve
-from appliance.server.head import fault
 from appliance.server.openapi import descriptions
 from appliance.server.origins import check_host, granted, preflight
+from appliance.server.request_head import fault
 
 Handler = Callable[..., Awaitable[HTTPResponse | None]]
 

@@ -9,8 +9,8 @@ from appliance.control.running import Running
 from appliance.control.status import Condition, ModelStatus
 from appliance.control.supervisor import Supervisor
 from appliance.server.admin_types import StatusAnswer
+from appliance.server.background import Background
 from appliance.server.batch_store import BatchStore
-from appliance.server.behind import Behind
 from appliance.server.door import Door
 from appliance.server.file_store import FileStore
 from appliance.server.in_flight import InFlight
@@ -105,7 +105,7 @@ class Context:
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)
-    behind: Behind = field(default_factory=Behind)
+    background: Background = field(default_factory=Background)
     arriving: collections.Counter[str | None] = field(default_factory=collections.Counter)
     """Requests by key that are not in flight yet: their bodies are being read."""
     arriving_bytes: collections.Counter[str | None] = field(default_factory=collections.Counter)

@@ -15,10 +15,10 @@ from appliance.errors import EngineDied, Unavailable, Unsupported
 from appliance.protocols import anthropic_messages, openai_chat, openai_responses, tokens
 from appliance.protocols.fields import Reader
 from appliance.server.adapters import alone
+from appliance.server.admission import in_line
 from appliance.server.body import read_body
 from appliance.server.caller import caller_of
 from appliance.server.context import Context
-from appliance.server.crowds import in_line
 from appliance.server.edge import json_response
 from appliance.server.names import counted_as
 from appliance.server.routing import route_of

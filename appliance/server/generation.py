@@ -14,14 +14,14 @@ from appliance import log
 from appliance.errors import Unavailable
 from appliance.protocols.responses_stream import ResponseStream
 from appliance.server.adapters import Adapter
+from appliance.server.admission import in_line
 from appliance.server.answering import answer, events_of, whole
-from appliance.server.behind import Making
+from appliance.server.background import BackgroundResponse
 from appliance.server.body import read_body
+from appliance.server.body_log import logged_bodies
 from appliance.server.caller import caller_of
 from appliance.server.context import Context
-from appliance.server.crowds import in_line
 from appliance.server.edge import as_ours, json_response, request_id
-from appliance.server.overheard import overheard
 from appliance.server.reused import header
 from appliance.server.run import Run, begin
 from appliance.server.sse import EventStream, follow
@@ -32,12 +32,12 @@ async def serve(request: Request, context: Context, endpoint: str, adapter: Adap
     """Answer a request of one of the protocols. Raises ApplianceError while no status has been sent."""
     started = time.perf_counter()
     request.ctx.tallied = True
-    with tallied(context, endpoint) as tally, overheard(context, request) as request.ctx.heard:
+    with tallied(context, endpoint) as tally, logged_bodies(context, request) as request.ctx.exchange:
         run = await _arrived(request, context, adapter, started)
         try:
             with log.bound(request=request_id(request), model=run.model):
                 response, tally.status = await _way(run)(request, run)
-                request.ctx.heard.ended(tally.status, response)
+                request.ctx.exchange.ended(tally.status, response)
                 return response
         finally:
             tally.model = run.counted_as
@@ -47,29 +47,29 @@ async def _arrived(request: Request, context: Context, adapter: Adapter, started
     if context.draining:
         raise Unavailable("the server is shutting down", retry_after=5)
     with in_line(context, request.ctx.key, request.headers.getone("content-length", None)):
-        body = request.ctx.heard.asked = await read_body(request, context.running.deployment.server)
+        body = request.ctx.exchange.asked = await read_body(request, context.running.deployment.server)
         return await begin(caller_of(request), context, adapter, body, started)
 
 
 def _way(run: Run) -> Callable[[Request, Run], Awaitable[tuple[HTTPResponse | None, int]]]:
-    return _behind if run.decoded.behind else _stream if run.asked.stream else _whole
+    return _background if run.decoded.background else _stream if run.asked.stream else _whole
 
 
-async def _behind(request: Request, run: Run) -> tuple[HTTPResponse | None, int]:
-    """Say that it is begun, or all that is said of it while the client listens: it is finished without it."""
+async def _background(request: Request, run: Run) -> tuple[HTTPResponse | None, int]:
+    """Answer at once with the response as it begins, or follow it; it is finished even if the client leaves."""
     said = run.decoded.whole(await answer(run))
     assert isinstance(said, ResponseStream)
     said.heartbeat()
-    making = Making(said)
+    making = BackgroundResponse(said)
     run.caller.passage.stay()
-    run.context.behind.begin(run.entry.answer, making, _finish(request, run, making))
+    run.context.background.begin(run.entry.answer, making, _finish(request, run, making))
     if run.asked.stream:
         await follow(request, run.deployment.server, making.events_after(-1), _headers(run))
         return None, 200
     return json_response(said.body(), _headers(run)), 200
 
 
-async def _finish(request: Request, run: Run, making: Making) -> None:
+async def _finish(request: Request, run: Run, making: BackgroundResponse) -> None:
     said = making.said
     try:
         async with events_of(run, lambda: True) as events:
@@ -95,7 +95,7 @@ async def _stream(request: Request, run: Run) -> tuple[None, int]:
             out.beating(settings.heartbeat, encoder.heartbeat),
         ):
             async for index, event in events:
-                request.ctx.heard.said(index, event)
+                request.ctx.exchange.said(index, event)
                 await out.send(encoder.feed(index, event))
     except Exception as raised:
         # The request edge once a status is sent: whatever it was, the stream has to say so.

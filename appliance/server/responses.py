@@ -39,13 +39,13 @@ async def show(request: Request, context: Context, id: str) -> HTTPResponse | No
         events = _events_after(context, id, _number("starting_after", asked))
         await follow(request, context.running.deployment.server, events, {})
         return None
-    if (making := context.behind.get(id)) is not None:
+    if (making := context.background.get(id)) is not None:
         return _json(making.said.response())
     return _json(context.responses.get(id).response)
 
 
 def _events_after(context: Context, id: str, after: int) -> AsyncIterator[bytes]:
-    making = context.behind.get(id)
+    making = context.background.get(id)
     if making is not None and making.said.replays:
         return making.events_after(after)
     kept = None if making is not None else context.responses.get(id).events
@@ -93,7 +93,7 @@ async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     def running() -> Entry | None:
         return next((entry for entry in context.in_flight if entry.answer == id and entry.is_for(key)), None)
 
-    while (entry := running()) is None and context.behind.get(id) is not None:
+    while (entry := running()) is None and context.background.get(id) is not None:
         await asyncio.sleep(0)  # it begins with the next turn of the loop
     if entry is None:
         context.responses.get(id)

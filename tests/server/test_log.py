@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from appliance.server.overheard import covered
+from appliance.server.body_log import covered
 from tests.server.test_keys import SECRETS
 from tests.server.up import PATIENCE, Up, chat, deployment
 

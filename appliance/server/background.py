@@ -1,4 +1,4 @@
-"""Responses that are made while nobody waits: looked at as they grow, and ended with everything else."""
+"""Responses generated in the background: followed as they grow, finished whether anybody follows them or not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -9,20 +9,20 @@ from appliance.protocols.responses_stream import ResponseStream
 
 
 @dataclass(slots=True)
-class Making:
-    """One that is being made: who makes it says so each time it has grown, and any number follow."""
+class BackgroundResponse:
+    """One that is being generated, with any number of followers, who are woken whenever it has grown."""
 
     said: ResponseStream
     made: bool = False
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def grew(self) -> None:
-        """Wake those that follow."""
+        """Wake the followers."""
         self._news.set()
         self._news = asyncio.Event()
 
     async def events_after(self, number: int) -> AsyncIterator[bytes]:
-        """The events of its stream behind the one of this number, as they come, to the last."""
+        """The events of its stream after the one of this number, as they come, to the last."""
         at = number + 1
         while True:
             news, new = self._news, self.said.events[at:]
@@ -36,25 +36,25 @@ class Making:
 
 
 @dataclass(slots=True)
-class Behind:
-    """Those of one server; `close` must be awaited once none is begun any more."""
+class Background:
+    """All background responses of a server; `close` must be awaited once no more are begun."""
 
-    _making: dict[str, Making] = field(default_factory=dict)
+    _making: dict[str, BackgroundResponse] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def get(self, id: str) -> Making | None:
-        """The response of this id, as far as it is made; None where it is not being made."""
+    def get(self, id: str) -> BackgroundResponse | None:
+        """The response with this id; None where it is not being generated."""
         return self._making.get(id)
 
-    def begin(self, id: str, making: Making, work: Coroutine[Any, Any, None]) -> None:
-        """Have `work` make it, which raises nothing."""
+    def begin(self, id: str, making: BackgroundResponse, work: Coroutine[Any, Any, None]) -> None:
+        """Have `work` generate it, which must not raise."""
         self._making[id] = making
         task = asyncio.create_task(self._make(id, work), name=f"response {id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait for those that are on their way out."""
+        """Wait until all are finished."""
         await asyncio.gather(*self._tasks)
 
     async def _make(self, id: str, work: Coroutine[Any, Any, None]) -> None:

@@ -1,4 +1,4 @@
-"""How many requests may wait, and whose: beyond that one is told at once when to come back, before its body is read.
+"""How many requests may wait, and whose; the next is told at once when to come back, before its body is read.
 
 No key keeps the others out: who comes to a full queue takes the place of a request of a lower class, or of the key
 with the most places where it has fewer itself; where their bodies are too large together, it is bytes that count. A

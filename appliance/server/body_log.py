@@ -1,4 +1,4 @@
-"""What is logged of a request's body and of its answer, where `observability.log.bodies` asks for it: never a key."""
+"""Logs the bodies of requests and answers, where `observability.log.bodies` asks for it; keys are masked."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ _NAMED = re.compile(r'("[\w-]*(?:api[_-]?key|authorization|secret|password)"\s*:
 
 
 @dataclass(slots=True)
-class Overheard:
+class Exchange:
     """One exchange. A stream is kept as the text of its events, so that no key is hidden by how it was cut."""
 
     on: bool
@@ -65,31 +65,33 @@ class Overheard:
 
 
 @contextmanager
-def overheard(context: Context, request: Request) -> Iterator[Overheard]:
+def logged_bodies(context: Context, request: Request) -> Iterator[Exchange]:
     """A request is answered in this block; afterwards it is logged if the file asked for that when it came."""
     deployment = context.running.deployment
     wanted = deployment.observability.bodies
-    heard = Overheard(on=wanted != "never")
+    exchange = Exchange(on=wanted != "never")
     try:
-        yield heard
+        yield exchange
     except ApplianceError as error:
-        heard.status, heard.error = error.status, error.message
+        exchange.status, exchange.error = error.status, error.message
         raise
     except asyncio.CancelledError:
-        heard.status = CLIENT_LEFT
+        exchange.status = CLIENT_LEFT
         raise
     finally:
-        if wanted == "always" or (wanted == "errors" and heard.status >= 400):
+        if wanted == "always" or (wanted == "errors" and exchange.status >= 400):
             sent = presented(request.headers, basic=True) or ""
             # What clients send where no key is needed is often a word like `none`.
-            _log(request, heard, [*_secrets(deployment), *([sent] if len(sent) >= SHORTEST_KEY else [])])
+            _log(request, exchange, [*_secrets(deployment), *([sent] if len(sent) >= SHORTEST_KEY else [])])
 
 
-def _log(request: Request, heard: Overheard, secrets: list[str]) -> None:
-    asked, answered = (covered(text, secrets) for text in (heard.asked.decode(errors="replace"), heard.answered))
-    say = log.get().warning if heard.status >= 400 else log.get().info
-    failed = {"error": covered(heard.error, secrets)} if heard.error else {}
-    say("request.bodies", request=request_id(request), path=request.path[:200], status=heard.status,
+def _log(request: Request, exchange: Exchange, secrets: list[str]) -> None:
+    asked, answered = (
+        covered(text, secrets) for text in (exchange.asked.decode(errors="replace"), exchange.answered)
+    )
+    say = log.get().warning if exchange.status >= 400 else log.get().info
+    failed = {"error": covered(exchange.error, secrets)} if exchange.error else {}
+    say("request.bodies", request=request_id(request), path=request.path[:200], status=exchange.status,
         asked=_cut(asked), answered=_cut(answered), **failed)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from appliance.server.crowds import Measure, Newcomer, makes_way, room
+from appliance.server.admission import Measure, Newcomer, makes_way, room
 from appliance.server.in_flight import Entry
 from tests.server.up import PATIENCE, Up, chat, deployment, raw_post, read_response
 

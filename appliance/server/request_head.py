@@ -1,6 +1,6 @@
-"""Which heads of requests everybody on their way reads as one and the same request: PURE.
+"""Which request heads are unambiguous, so that this server and every proxy see the same request. PURE.
 
-Where a proxy sees the end of a request and we do not, or the other way round, a second request hides in the first.
+Where they disagree about where a request ends, a second one can hide in the first (request smuggling).
 """
 
 import re
