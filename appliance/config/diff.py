@@ -146,12 +146,8 @@ def diff(old: Deployment, new: Deployment) -> Plan:
     return Plan((*actions, *changed, *others), engines(old, new, frozenset(rebuilt)))
 
 
-def apply_class(path: str) -> Apply:
-    """What a change at a dotted path, `*` for names, needs: as the nearest row above it says."""
-    return _class_of(tuple(path.split(".")))
-
-
-def _class_of(path: Path) -> Apply:
+def apply_class(path: Path) -> Apply:
+    """What a change at this path needs: as the row for it, or the nearest one above it, says."""
     parts = tuple("*" if i == 1 and path[0] in ("models", "cache") else str(part) for i, part in enumerate(path))
     for end in range(len(parts), 0, -1):
         if (row := APPLY.get(".".join(parts[:end]))) is not None:
@@ -217,7 +213,7 @@ def _whole(path: Path, found: Settings, sign: str) -> Change:
     """An entity that comes or goes, with the one thing most worth knowing about it."""
     main = next((s for part in _MAIN if (s := found.get((*path, *part))) is not None), None)
     said = _said(main) if main is not None else ""
-    return Change(dotted(path), _class_of(path), said, said, sign)
+    return Change(dotted(path), apply_class(path), said, said, sign)
 
 
 _MAIN: tuple[Path, ...] = (("model",), ("use",), ("to",), ("url",), ("allow",), ("prefix", "memory"), ("prefix",))
@@ -234,7 +230,7 @@ def _changes(old: Settings, new: Settings) -> Iterator[Change]:
         elif path[:3] in none and path[3:]:
             continue
         if not _same(before, after):
-            apply = _class_of(path)
+            apply = apply_class(path)
             yield Change(dotted(path), apply, *_both(before, after), SIGNS[apply])
 
 

@@ -45,7 +45,7 @@ def test_a_file_becomes_itself_by_doing_nothing(case: Path, here: Path) -> None:
 
 @pytest.mark.parametrize(("path", "schema"), SETTINGS, ids=[path for path, _ in SETTINGS])
 def test_the_table_of_changes_says_what_the_schema_says(path: str, schema: JsonSchema) -> None:
-    assert apply_class(path) == schema["x-apply"]
+    assert apply_class(tuple(path.split("."))) == schema["x-apply"]
 
 
 def test_the_table_of_changes_names_only_settings_there_are() -> None:
