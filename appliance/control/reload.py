@@ -24,7 +24,8 @@ from appliance.control.beside import beside
 from appliance.control.events import Events
 from appliance.control.journal import Journal, generation
 from appliance.control.running import Handled, Outcome, Proposal, Read, Running
-from appliance.control.supervisor import Prepared, Supervisor
+from appliance.control.supervisor import Supervisor
+from appliance.control.supply import Prepared
 from appliance.control.watch import Watch
 from appliance.errors import ApplianceError, GenerationMoved, StalePlan, UnknownGeneration
 

@@ -224,5 +224,6 @@ class WakeAt:
     at: float
 
 
-Effect = Fetch | Spawn | Stop | Grant | Reject | Share | WakeAt
+Act = Fetch | Spawn | Stop | Grant | Reject | Share
+Effect = Act | WakeAt
 Transition = tuple[Registry, list[Effect]]

@@ -8,6 +8,7 @@ from appliance.control.demand import Demand
 from appliance.control.handle import EngineHandle
 from appliance.control.lease import Lease
 from appliance.control.speech import Mismatches, Speech
+from appliance.control.status import Observed
 from appliance.vocab.spec import EngineSettings
 
 STOP_GRACE_SECONDS = 10.0
@@ -74,6 +75,18 @@ class Run:
         """By model, why its template and its dialects do not agree, as far as that is known."""
         found = {model.name: self.spoken.get(Speech.of(model)) or {} for model in self.demand.models}
         return {name: "; ".join(messages.values()) for name, messages in found.items() if messages}
+
+    def observed(self, download: tuple[str, int, int] | None) -> Observed:
+        """What is known of it now, with how far its download is."""
+        handle = self.handle
+        return Observed(
+            pid=handle.pid if handle else None,
+            load=handle.progress if handle and handle.info is None else None,
+            download=download,
+            info=handle.info if handle else None,
+            taken=self.taken,
+            mismatches=self.mismatches(),
+        )
 
     def lease(self, id: int, asked_for: ModelSpec, asked: float, now: float) -> Lease:
         """What a request gets that asked at `asked` and joined just now."""
