@@ -39,12 +39,14 @@ def entries(every: Families) -> list[Entry]:
 
 
 def search(
-    words: Annotated[list[str] | None, typer.Argument(help="Words of its name, family or repository; all.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(help="Words of its name, family or repository; default: everything.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the short name of a model: all of the words must be in its name, family or repository.
 
-    Memory is what the weights take, reckoned from parameters and bits, not measured; `models verify` compares it.
+    Memory marked ~ is estimated from parameters and bits; `models verify` compares it with the files.
     """
     wanted = [word.lower() for word in words or ()]
     with failing("search", as_json):
@@ -88,11 +90,12 @@ class Checked:
 
 
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="Short names; all.")] = None, as_json: AsJson = False
+    names: Annotated[list[str] | None, typer.Argument(help="Short names; default: all.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Ask the hub whether short names still hold: repository, revision and size. Exit 1 if one does not.
 
-    Nothing is fetched. Where the hub cannot be reached nothing is said of what was not asked.
+    Nothing is downloaded. Where the hub cannot be reached, the names that were not checked are left out.
     """
     with failing("verify", as_json):
         known = {entry.name: entry for entry in entries(families())}

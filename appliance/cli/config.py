@@ -23,14 +23,14 @@ def config(
     file: Annotated[Path, typer.Option("-f", "--file", help="The deploy file.")] = Path("deploy.yaml"),
     resolved: Annotated[bool, typer.Option("--resolved", help="Every setting with its value; the default.")] = False,
     all_origins: Annotated[
-        bool, typer.Option("--origins", help="Every setting with where its value comes from.")
+        bool, typer.Option("--origins", help="Every setting with the place its value comes from.")
     ] = False,
     explain: Annotated[
-        str | None, typer.Option(help="One setting or block, with every layer that speaks of it.", metavar="PATH")
+        str | None, typer.Option(help="One setting or block, with every layer that sets it.", metavar="PATH")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show what a deploy file comes to: defaults in their places, secrets covered. Exit 78 if it is bad."""
+    """Show the resolved deploy file, with all defaults and with secrets masked. Exit 78 if it is not valid."""
     if resolved + all_origins + (explain is not None) > 1:
         typer.echo("choose one of --resolved, --origins and --explain", err=True)
         raise typer.Exit(USAGE)

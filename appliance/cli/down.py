@@ -13,7 +13,7 @@ POLL_SECONDS = 0.05
 
 
 def down(file: File = DEFAULT_FILE, timeout: Timeout = 300.0, as_json: AsJson = False) -> None:
-    """End the appliance that serves a file, and wait until it has ended."""
+    """Stop the appliance that serves this file, and wait until it has stopped."""
     state = state_of(file)
     with failing("down", as_json):
         pid = owner(state)

@@ -11,7 +11,7 @@ from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing
 
 
 def events(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Follow what happens in a running appliance, until it ends; with --json one object a line."""
+    """Follow the events of a running appliance until it stops; with --json one object per line."""
     with failing("events", as_json):
         for event in AdminClient(file).lines("/events"):
             typer.echo(json.dumps(event, ensure_ascii=False) if as_json else _shown(event))

@@ -22,7 +22,7 @@ SHOWN_CHANGES = 3
 
 
 def history(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """List the generations that are kept, newest first; * runs now."""
+    """List the kept generations of the configuration, newest first; * is running."""
     with failing("history", as_json):
         running = None
         with suppress(NotReachable):
@@ -36,12 +36,12 @@ def history(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
 
 def diff(
     a: Annotated[int, typer.Argument(metavar="A", help="The number of a generation.")],
-    b: Annotated[int | None, typer.Argument(metavar="[B]", help="Another one; the newest.")] = None,
+    b: Annotated[int | None, typer.Argument(metavar="[B]", help="Another generation; default: the newest.")] = None,
     file: File = DEFAULT_FILE,
     source: Annotated[bool, typer.Option("--source", help="Compare the texts instead of their meaning.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what leads from one kept generation to another."""
+    """Show the difference between two kept generations."""
     with failing("diff", as_json):
         journal = _journal(file)
         old, new = _kept(journal, a), _kept(journal, b)

@@ -33,7 +33,7 @@ def init(
         list[str] | None, typer.Argument(help="With --from: a configuration file, or -- and a command line.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("-f", "--file", help="Where to write; deploy.yaml, with --from: stdout.")
+        Path | None, typer.Option("-f", "--file", help="Where to write; default: deploy.yaml, or stdout with --from.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     convert: Annotated[

@@ -19,7 +19,7 @@ from appliance.models.store import Store
 
 
 def ls(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """List the models that were fetched, the one used last first: what they take, and which the deploy file names."""
+    """List the downloaded models, most recently used first, with size and who in the deploy file names them."""
     with failing("models", as_json):
         store, named = _store(file)
         found = fetched(store)
@@ -35,7 +35,7 @@ def rm(
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a model that was fetched, unless the deploy file names it."""
+    """Delete a downloaded model, unless the deploy file names it."""
     with failing("models", as_json):
         store, named = _store(file)
         wanted = _parsed(source)

@@ -51,13 +51,13 @@ class CannotWrite(ApplianceError):
 def keys(
     action: Annotated[
         Action,
-        typer.Argument(help="`new NAME` makes a key, `revoke NAME` has one refused, `ls` shows all."),
+        typer.Argument(help="`new NAME` creates a key, `revoke NAME` revokes one, `ls` lists all."),
     ],
-    name: Annotated[str | None, typer.Argument(help="With `new` and `revoke`: what the key is called.")] = None,
+    name: Annotated[str | None, typer.Argument(help="With `new` and `revoke`: the name of the key.")] = None,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key, list them, or have one refused. A secret is shown once, when it is made."""
+    """Create, list or revoke API keys. A secret is shown only once, when it is created."""
     if action is Action.LS:
         _list(file, as_json)
         return

@@ -26,7 +26,11 @@ from appliance.models.store import Store
 
 FAILURE = 1
 
-models = typer.Typer(help="What models there are, and what they take.", no_args_is_help=True, rich_markup_mode=None)
+models = typer.Typer(
+    help="Find models, estimate their memory, and manage those that were downloaded.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 models.command()(search)
 models.command()(verify)
 models.command()(ls)
@@ -39,7 +43,7 @@ def estimate(
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Say what memory a model takes and whether it fits, number by number. Exit 1 if it does not."""
+    """Estimate a model's memory, number by number, and say whether it fits. Exit 1 if it does not."""
     with failing("estimate", as_json):
         deployment, spec = _model(model, file)
         if spec.reckoned is not None and Store().within(deployment.storage).locate(spec.source) is None:

@@ -34,7 +34,7 @@ def plan(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a deploy file would change: settings, engines and memory. Exit 78 if the file is bad."""
+    """Show what a deploy file would change: settings, engines and memory. Exit 78 if it is not valid."""
     with failing("plan", as_json):
         if out is not None and out.resolve() in {each.resolve() for each in (file, against) if each}:
             raise CannotWrite(f"{out} is a deploy file; write the plan elsewhere: --out plan.json")

@@ -27,10 +27,10 @@ What = Annotated[
 def test(
     what: What = None,
     file: File = DEFAULT_FILE,
-    family: Annotated[str | None, typer.Option(help="Try this family, not the one it is of.")] = None,
+    family: Annotated[str | None, typer.Option(help="Try this family instead of its own.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Render a call and a thought with a model's own template and read them back. Exit 1 where they do not agree."""
+    """Render a tool call and a thought with a model's own template, and parse them back. Exit 1 if any differs."""
     with failing("profiles test", as_json):
         forced = family_of(family, families()).family if family else None
         found = [verdict(subject, forced) for subject in subjects(what, file)]
@@ -68,12 +68,12 @@ def _dialects(family: Family) -> str:
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="What the family is called.")],
-    model: Annotated[str | None, typer.Argument(help="A model or a chat template to take its facts from.")] = None,
+    name: Annotated[str, typer.Argument(help="The name of the family.")],
+    model: Annotated[str | None, typer.Argument(help="A model or a chat template to draft it from.")] = None,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Write a family file of your own to begin with, from a model's files if one is named. Exit 73 if it exists."""
+    """Draft a family file of your own, from a model's files if one is named. Exit 73 if it exists."""
     with failing("profiles new", as_json):
         where = load.own_families(os.environ)
         if where is None:

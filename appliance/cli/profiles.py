@@ -17,7 +17,7 @@ from appliance.config.load_shipped import directory
 _NEAREST = 3
 
 profiles = typer.Typer(
-    help="The model families there are, and which one a model is of.", no_args_is_help=True, rich_markup_mode=None
+    help="Show model families, and which one a model belongs to.", no_args_is_help=True, rich_markup_mode=None
 )
 profiles.command()(test)
 profiles.command()(new)
@@ -25,7 +25,7 @@ profiles.command()(new)
 
 @profiles.command()
 def ls(as_json: AsJson = False) -> None:
-    """List the families: how they write tool calls and reasoning, and how many short names each has."""
+    """List the families with their formats of tool calls and reasoning, and the number of short names of each."""
     with failing("profiles", as_json):
         every = families()
         if as_json:
@@ -94,7 +94,7 @@ Model = Annotated[str, typer.Argument(help="A model of the deploy file, a source
 
 @profiles.command()
 def why(model: Model, file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
-    """Say which family a model is of and why, and what it lacks to be of another."""
+    """Explain which family a model belongs to, and why not to others."""
     with failing("why", as_json):
         found = [_reasons(subject) for subject in subjects(model, file)]
         if as_json:

@@ -16,10 +16,10 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 def ps(
     file: File = DEFAULT_FILE,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh every second.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the models of a running appliance; with --json --watch one object a line."""
+    """Show models, requests and memory of a running appliance; with --json --watch one object per line."""
     admin = AdminClient(file)
     with failing("ps", as_json):
         while True:

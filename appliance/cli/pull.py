@@ -25,11 +25,13 @@ FAILURE, USAGE = 1, 2
 
 
 def pull(
-    models: Annotated[list[str] | None, typer.Argument(help="Models of the deploy file, or sources; all.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Models of the deploy file, or sources; default: all.")
+    ] = None,
     file: Annotated[Path, typer.Option("-f", "--file", help="The deploy file.")] = Path("deploy.yaml"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
 ) -> None:
-    """Fetch the models of a deploy file, or the given ones; what is here already is left alone."""
+    """Download the models of a deploy file, or the given ones, unless they are here already."""
     deployment = _deployment(models or [], file)
     store = Store().within(deployment.storage) if deployment else Store()
     wanted = _wanted(models or [], file, deployment)

@@ -24,7 +24,7 @@ def reload(
     timeout: Timeout = 300.0,
     as_json: AsJson = False,
 ) -> None:
-    """Have the running appliance read its file now; exit 78 if it is refused."""
+    """Make the running appliance read its file now; exit 78 if the file is rejected."""
     with failing("reload", as_json):
         body = {"plan": _plan_id(plan)} if plan else None
         done = AdminClient(file).post("/reload", body, **_waiting(wait, timeout))
@@ -40,7 +40,7 @@ def rollback(
     timeout: Timeout = 300.0,
     as_json: AsJson = False,
 ) -> None:
-    """Apply an earlier generation as a new one; the file stays as it is, and counts again when it is saved."""
+    """Run an earlier generation again, as a new one. The file stays as it is, and counts again when it is saved."""
     with failing("rollback", as_json):
         done = AdminClient(file).post("/rollback", {"generation": generation}, **_waiting(wait, timeout))
     _finish("rollback", done, as_json)

@@ -18,11 +18,11 @@ def load(name: Name, file: File = DEFAULT_FILE, timeout: Timeout = 300.0, as_jso
 
 def unload(
     name: Name,
-    now: Annotated[bool, typer.Option("--now", help="End the requests that use it, too.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="End the requests that use it.")] = False,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a model's engine; the next request loads it again. One in use is refused without --now."""
+    """Unload a model; the next request loads it again. Refused while it is in use, unless --now."""
     with failing("unload", as_json):
         _tell("unload", AdminClient(file).post(f"/models/{segment(name)}/unload", now=str(int(now))), as_json)
 
@@ -31,13 +31,18 @@ def pin(
     name: Name,
     long: Annotated[
         float | None,
-        typer.Option("--for", parser=seconds, metavar="DURATION", help="Like 2h; else until the appliance ends."),
+        typer.Option(
+            "--for",
+            parser=seconds,
+            metavar="DURATION",
+            help="For how long, like 2h; default: until the appliance stops.",
+        ),
     ] = None,
-    off: Annotated[bool, typer.Option("--off", help="Take it back.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Undo it.")] = False,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a model in memory; the deploy file stays as it is, and `ps` says that this differs from it."""
+    """Keep a model in memory. The deploy file is not changed; `ps` shows the pin as a difference from it."""
     with failing("pin", as_json):
         asked = {} if long is None else {"for": str(long)}
         admin = AdminClient(file)

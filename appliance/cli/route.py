@@ -38,30 +38,32 @@ ENDPOINTS: dict[str, Callable[[bytes], GenerateRequest]] = {
 
 def route(
     request: Annotated[Path, typer.Option("--request", help="The body of a request, JSON; - reads stdin.")],
-    key: Annotated[str | None, typer.Option("--key", help="The name of the key it comes with.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="The name of the key it is sent with.")] = None,
     endpoint: Annotated[
         str, typer.Option("--endpoint", help=f"Where it is sent: {', '.join(ENDPOINTS)}.")
     ] = "/v1/chat/completions",
     header: Annotated[list[str] | None, typer.Option("--header", help="A header, like `x-track: beta`.")] = None,
     at: Annotated[
-        str | None, typer.Option("--at", help="The time of day by server.time_zone, like 23:30; now without it.")
+        str | None, typer.Option("--at", help="The time of day in server.time_zone, like 23:30; default: now.")
     ] = None,
-    warm: Annotated[list[str] | None, typer.Option("--warm", help="A model that is in memory.")] = None,
+    warm: Annotated[list[str] | None, typer.Option("--warm", help="A model to be taken as loaded.")] = None,
     state: Annotated[
         list[str] | None, typer.Option("--state", help=f"What a model is, like big=loading: {', '.join(STATES)}.")
     ] = None,
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", help="How many requests wait for a model, like big=5.")
+        list[str] | None, typer.Option("--queue", help="The number of requests waiting for a model, like big=5.")
     ] = None,
     load: Annotated[
-        list[str] | None, typer.Option("--load", help="How many of a model's rows are busy, like big=80%.")
+        list[str] | None, typer.Option("--load", help="The share of a model's rows in use, like big=80%.")
     ] = None,
-    down: Annotated[list[str] | None, typer.Option("--down", help="A peer that is not well.")] = None,
-    draw: Annotated[float, typer.Option("--draw", min=0, max=1, help="What weights are drawn by.")] = 0.0,
+    down: Annotated[list[str] | None, typer.Option("--down", help="A peer to be taken as unreachable.")] = None,
+    draw: Annotated[
+        float, typer.Option("--draw", min=0, max=1, help="The random number that draws among weighted targets.")
+    ] = 0.0,
     file: File = DEFAULT_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """Explain where a request goes, over which rules, and with which parameters. Exit 1 if it is refused."""
+    """Explain which model a request goes to, by which rules, with which parameters. Exit 1 if it would be refused."""
     deployment = examine_or_exit(file, "route", as_json).deployment
     with failing("route", as_json):
         asked = _read(request, endpoint)

@@ -24,7 +24,7 @@ from appliance.cli.telling import (
 
 
 def status(file: File = DEFAULT_FILE, wait: Wait = False, timeout: Timeout = 300.0, as_json: AsJson = False) -> None:
-    """Show the state of a running appliance. With --wait: exit 4 if it has not converged, 78 if the file is bad."""
+    """Show the state of a running appliance. With --wait: exit 4 if it does not converge, 78 if its file is bad."""
     with failing("status", as_json):
         found = AdminClient(file).get("/status", **({"wait": "1", "timeout": str(timeout)} if wait else {}))
     code = _code(found) if wait else 0

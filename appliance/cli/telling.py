@@ -22,7 +22,10 @@ _NEXT = "; what ran before goes on running: correct the file and save it"
 DEFAULT_FILE = Path("deploy.yaml")
 File = Annotated[Path, typer.Option("-f", "--file", help="The deploy file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait until the models are as the file says; exit 4 if not.")]
+Wait = Annotated[
+    bool,
+    typer.Option("--wait", help="Wait until the models are as the file says; exit 4 if not."),
+]
 
 
 def seconds(text: str | float) -> float:
@@ -36,7 +39,7 @@ def seconds(text: str | float) -> float:
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", parser=seconds, metavar="DURATION", show_default="5m", help="The longest to wait, like 90s."
+        "--timeout", parser=seconds, metavar="DURATION", show_default="5m", help="How long to wait, like 90s."
     ),
 ]
 

@@ -57,20 +57,22 @@ READY_POLL_SECONDS = 0.1
 def up(
     file: Annotated[Path, typer.Option("-f", "--file", help="The deploy file.")] = Path("deploy.yaml"),
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on addresses other machines can reach, without keys.")
+        bool, typer.Option("--insecure", help="Listen without keys on addresses that other machines can reach.")
     ] = False,
     last_good: Annotated[
-        bool, typer.Option("--last-good", help="Start what ran last, whatever the file says now; go on watching it.")
+        bool, typer.Option("--last-good", help="Start the last accepted configuration, whatever the file says now.")
     ] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="End again, with exit code 4, unless the models get as the file says.")
+        bool,
+        typer.Option("--wait", help="Exit with code 4 if the models are not as the file says within --timeout."),
     ] = False,
     timeout: Timeout = 300.0,
     watchdog_pid: Annotated[
-        int | None, typer.Option("--watchdog-pid", min=1, help="End, as on SIGTERM, when this process is gone.")
+        int | None,
+        typer.Option("--watchdog-pid", min=1, help="Stop, as on SIGTERM, when this process is gone."),
     ] = None,
 ) -> None:
-    """Start the appliance on a deploy file and keep it at what the file says."""
+    """Serve a deploy file in the foreground, and follow its changes."""
     log.configure()
     prefer_the_loop()
     raise_limit()

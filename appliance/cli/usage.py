@@ -42,14 +42,14 @@ def usage(
     since: Annotated[
         str | None, typer.Option("--since", help="A day like 2026-11-29, a time like 2026-11-29T14:00, or 7d ago.")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="The same; hours from then on are left out.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="The same; usage from then on is left out.")] = None,
     per: Annotated[Per | None, typer.Option("--per", help="A line for every hour, day or month.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="Of this key only.")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="Of this model only.")] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values, with a head.")] = False,
+    key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Only this model.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Requests and tokens by key and model, to the hour; the appliance may run meanwhile or not."""
+    """Show requests and tokens by key and model, whether the appliance is running or not."""
     with failing("usage", as_json):
         now = datetime.now().astimezone()
         records = recorded(state_of(file).usage, _moment(since, now, 0), _moment(until, now, math.inf))

@@ -27,7 +27,7 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     explain: Annotated[str | None, typer.Option(help="Explain a code, like E102, and do nothing else.")] = None,
 ) -> None:
-    """Check a deploy file without starting anything: exit 0 if it is good, 78 if it is not."""
+    """Check a deploy file without starting anything: exit 0 if it is valid, 78 if it is not."""
     if explain is not None:
         _explain(explain)
         return
