@@ -5,12 +5,12 @@ Python. This is the hot path: per token one pipeline step, per step one frame.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from appliance import log
-from appliance.engine.backend import Backend, Batch, Snapshot, Step
+from appliance.engine.backend import Backend, Batch, Sampled, Snapshot, Step
 from appliance.engine.disk_tier import DiskTier
 from appliance.engine.inbox import Arrival, Cancellation, Configuration, Farewell, Inbox, Message
 from appliance.engine.prefix_cache import PINNED
@@ -74,6 +74,8 @@ class Loop:
         self._store = _store(scheduler.settings)
         self._warm = warm
         self._warmed: tuple[ChatPrompt, ...] = ()
+        self._warmed_again = False
+        """Since one of these failed, and no request has since."""
         self._rebuild: EngineSettings | None = None
         """Settings that ask for another KV store, until nothing runs any more."""
         self._steps = self._kv_bytes = self._adapter_bytes = 0
@@ -120,8 +122,8 @@ class Loop:
                     if not self._tier.fetch(sequence, self._scheduler.prefixes):
                         self._scheduler.submit(sequence)
                 case Cancellation(id):
-                    if (gone := self._forget(id) or self._tier.withdraw(id)) is not None:
-                        self._say(id, *gone.pipeline.cancel())
+                    if (sequence := self._forget(id) or self._tier.withdraw(id)) is not None:
+                        self._say(id, *sequence.pipeline.cancel())
                 case Configuration(settings):
                     self._configure(settings)
                 case Farewell():
@@ -143,7 +145,7 @@ class Loop:
     def _keep_warm(self, prompts: tuple[ChatPrompt, ...]) -> None:
         if prompts != self._warmed:
             self._scheduler.prefixes.clear(PINNED)
-            self._warmed = prompts
+            self._warmed, self._warmed_again = prompts, False
             self._warm(prompts)
 
     def _rebuild_store(self, settings: EngineSettings) -> None:
@@ -202,30 +204,8 @@ class Loop:
             self._fault(flight.plan.sequences, fault)
             return
         self._steps += 1
-        parts: list[SequenceEvents] = []
-        ended: list[Sequence] = []
-        broken: dict[int, str] = {}
-        took = self._scheduler.commit(flight.plan.batch, result)
-        newest = {sequence.id: place for place, (sequence, _) in enumerate(took)}
-        for place, (sequence, sampled) in enumerate(took):
-            if sequence.pipeline.finished:  # by a token before it that came with the same step
-                sequence.known.pop()
-                continue
-            if sequence.id in broken:
-                continue
-            if sequence.id in result.failed and place == newest[sequence.id]:
-                broken[sequence.id] = result.failed[sequence.id]
-                self._disown(sequence)
-                continue
-            try:
-                events = tuple(sequence.pipeline.feed(sampled))
-            except Exception:  # noqa: BLE001 - the loop's edge: what reads one answer must not end the others
-                log.get().exception("engine.answer_failed", sequence=sequence.id)
-                broken[sequence.id] = "its text could not be read; the log says why"
-                continue
-            parts.append(SequenceEvents(sequence.id, (sampled.token,), events))
-            if sequence.pipeline.finished:
-                ended.append(sequence)
+        sampled = self._scheduler.commit(flight.plan.batch, result)
+        parts, ended, broken = self._read(sampled, result.failed)
         if parts:
             self._emit(Events(self._steps, tuple(parts)))
         for id, reason in broken.items():
@@ -237,6 +217,37 @@ class Loop:
         for sequence in ended:  # only now: a row that leaves moves those that stay
             self._forget(sequence.id)
 
+    def _read(
+        self, sampled: list[tuple[Sequence, Sampled]], failed: Mapping[int, str]
+    ) -> tuple[list[SequenceEvents], list[Sequence], dict[int, str]]:
+        """Feed each token to its sequence's pipeline: the events to send, the sequences that ended, and those that
+        cannot go on, with the reason. The newest token of a sequence that `failed` is none.
+        """
+        parts: list[SequenceEvents] = []
+        ended: list[Sequence] = []
+        broken: dict[int, str] = {}
+        newest = {sequence.id: place for place, (sequence, _) in enumerate(sampled)}
+        for place, (sequence, token) in enumerate(sampled):
+            if sequence.pipeline.finished:  # by a token before it that came with the same step
+                sequence.known.pop()
+                continue
+            if sequence.id in broken:
+                continue
+            if sequence.id in failed and place == newest[sequence.id]:
+                broken[sequence.id] = failed[sequence.id]
+                self._disown(sequence)
+                continue
+            try:
+                events = tuple(sequence.pipeline.feed(token))
+            except Exception:  # noqa: BLE001 - the loop's edge: what reads one answer must not end the others
+                log.get().exception("engine.answer_failed", sequence=sequence.id)
+                broken[sequence.id] = "its text could not be read; the log says why"
+                continue
+            parts.append(SequenceEvents(sequence.id, (token.token,), events))
+            if sequence.pipeline.finished:
+                ended.append(sequence)
+        return parts, ended, broken
+
     def _remember(self, sequence: Sequence) -> None:
         """Keep prompt and answer for the next turn. The last token was never an input."""
         length = sequence.prefill_end
@@ -244,15 +255,25 @@ class Loop:
             self._scheduler.keep(sequence.id, length, self._snapshot(sequence.id, length))
 
     def _disown(self, sequence: Sequence) -> None:
-        """Keep nothing of what it has computed, nor what it began with: what is no number in there would fail every
-        other prompt that begins like it.
+        """Keep nothing that it computed, nor the prefix it began with: a NaN in there would fail every other prompt
+        that begins like it.
         """
-        self._scheduler.prefixes.disown(sequence.known, max(1, sequence.found.length), sequence.namespace)
-        self._tier.disown(sequence)
+        began = max(1, sequence.found.length)
+        # A prefix to keep warm that fails itself is begun anew once: what it does not share with others is its own.
+        again = not sequence.warms or not self._warmed_again
+        pinned_from = began if again else sequence.found.length + 1
+        if sequence.namespace != PINNED:
+            self._scheduler.prefixes.disown(sequence.known, began, sequence.namespace)
+        pinned = self._scheduler.prefixes.disown(sequence.known, pinned_from, PINNED)
+        self._submit(self._tier.disown(sequence, pinned_from))
+        if again and (pinned or sequence.warms):
+            log.get().warning("warm.again", prefixes=len(pinned), sequence=sequence.id)
+            self._warmed_again = sequence.warms
+            self._warm(self._warmed)
 
     def _fault(self, ids: Collection[int], fault: EngineFault) -> None:
-        """Of the device: one answer alone fails of it. Whose doing it was among several cannot be told here, so the
-        engine ends, and the server, which tries them one at a time, finds out.
+        """The device failed. An answer that was alone fails; among several the engine cannot know which one is to
+        blame, so it ends, and the server finds out by running them one at a time.
         """
         if len(ids) > 1:
             raise fault
