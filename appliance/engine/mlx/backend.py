@@ -20,7 +20,7 @@ from appliance.engine.mlx.draft_model import load_draft_model
 from appliance.engine.mlx.kv_store import KVStore
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.masking import MaskWorkshop
-from appliance.engine.mlx.prefill import Piece, parted, prefill
+from appliance.engine.mlx.prefill import Piece, compute, parted, prefill
 from appliance.engine.mlx.probe import refuses_batches
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.reading import bare, context_of
@@ -366,7 +366,7 @@ class MlxStep:
         self.waited = False
         if not on_cpu():
             self._decode()
-            mx.async_eval(self._chunks)
+            compute(self._chunks)
 
     def begin(self) -> None:
         """Start computing, where launching did not."""
@@ -413,6 +413,7 @@ class MlxStep:
         """Compute the chunks to their end: what they were, and the seconds the device took for them."""
         if self._along is not None:
             started = time.perf_counter() if on_cpu() else self._free_since
+            compute(self._chunks)
             mx.eval(self._chunks, self._along)
             if self._work.tokens:
                 self._free_since = time.perf_counter()

@@ -9,13 +9,16 @@ from mlx.utils import tree_map
 from appliance.engine.backend import Chunk
 from appliance.engine.mlx.adapters import Forward
 from appliance.engine.mlx.batch import Row, merged
-from appliance.engine.mlx.kv import Batching, Caches
+from appliance.engine.mlx.kv import COPIED_AT_ONCE, Batching, Caches, nbytes
 from appliance.engine.mlx.scores import scored
 
 Piece = tuple[Row, Chunk]
 
 WASTE = 0.2
 """The part of a pass that may be padding, where the model's caches allow any."""
+COPIED_LAYERS = 4
+"""So many layers of a rectangle are in memory beside the rows' own at most: it is copied together and apart again,
+layer after layer. Measured were three and a half."""
 
 
 def prefill(model: Forward, pieces: Sequence[Piece], kind: Batching) -> list[object]:
@@ -33,8 +36,20 @@ def prefill(model: Forward, pieces: Sequence[Piece], kind: Batching) -> list[obj
         _together(model, group) if len(group) > 1 else _alone(model, *group[0])
         for row, chunk in group:
             row.computed += len(chunk.tokens)
-            state.append(tree_map(_as_it_is, [cache.state for cache in row.caches or ()]))
+        state += _state([row.caches or [] for row, _ in group])
     return state
+
+
+def _state(rows: list[Caches]) -> Iterable[object]:
+    """Of one row as a whole, of several by layers: see `compute`."""
+    parts = rows if len(rows) == 1 else zip(*rows, strict=True)
+    return (tree_map(_as_it_is, [cache.state for cache in part]) for part in parts)
+
+
+def compute(state: Sequence[object]) -> None:
+    """Have it computed in its order: what rows share in a layer is free again when the next layers need theirs."""
+    for part in state:
+        mx.async_eval(part)
 
 
 def parted(chunk: Chunk, most: int | None) -> tuple[Chunk, Chunk | None]:
@@ -60,18 +75,28 @@ def _groups(pieces: Sequence[Piece], kind: Batching) -> Iterable[list[Piece]]:
             return alike(pieces, waste=WASTE)
 
 
-def alike(pieces: Iterable[Piece], waste: float) -> Iterator[list[Piece]]:
-    """Groups, longest chunks first, in which no more than `waste` of the rectangle is padding."""
+def alike(pieces: Sequence[Piece], waste: float) -> Iterator[list[Piece]]:
+    """Groups, longest chunks first, in which no more than `waste` of the rectangle is padding, and whose copies are
+    no larger than what may be copied at once: a row with a long past is computed alone.
+    """
     group: list[Piece] = []
-    for piece in sorted(pieces, key=lambda piece: -len(piece[1].tokens)):
-        widest = len(group[0][1].tokens) if group else 0
-        real = sum(len(chunk.tokens) for _, chunk in group) + len(piece[1].tokens)
-        if group and real < (1 - waste) * widest * (len(group) + 1):
+    pasts = {row: _past(row) for row, _ in pieces}
+    for piece in sorted(pieces, key=lambda piece: (-len(piece[1].tokens), -pasts[piece[0]])):
+        together = [*group, piece]
+        real = sum(len(chunk.tokens) for _, chunk in together)
+        wasteful = real < (1 - waste) * len(together[0][1].tokens) * len(together)
+        copied = COPIED_LAYERS * max(pasts[row] for row, _ in together) * len(together)
+        if group and (wasteful or copied > COPIED_AT_ONCE):
             yield group
             group = []
         group.append(piece)
     if group:
         yield group
+
+
+def _past(row: Row) -> int:
+    """Bytes of what it has in the largest layer."""
+    return max((nbytes([cache]) for cache in row.caches or ()), default=0)
 
 
 def _alone(model: Forward, row: Row, chunk: Chunk) -> None:
