@@ -43,8 +43,9 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step. `decode` are the sequences that each get one token, with `drafts` one at least; a sequence is never
-    in both.
+    """One step. `decode` are the sequences that each get one token, with `drafts` one at least.
+
+    A sequence may be in both only alone, with its last chunk: that and its first token are computed in one pass.
     """
 
     decode: tuple[int, ...]
@@ -59,6 +60,11 @@ class Batch:
     def __bool__(self) -> bool:
         """Whether there is anything to compute."""
         return bool(self.decode or self.chunks)
+
+    @property
+    def fused(self) -> Chunk | None:
+        """The last chunk of the one sequence that gets its first token in the same pass."""
+        return self.chunks[0] if self.chunks and self.decode == (self.chunks[0].sequence,) else None
 
 
 @dataclass(frozen=True, slots=True)

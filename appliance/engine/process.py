@@ -18,6 +18,7 @@ from appliance.engine.adapter import Adapters
 from appliance.engine.backend import Backend
 from appliance.engine.constraint import Grammars
 from appliance.engine.disk_tier import DiskTier
+from appliance.engine.grouping import Experts
 from appliance.engine.inbox import Arrival, Farewell, Inbox
 from appliance.engine.link import Link
 from appliance.engine.loop import Loop
@@ -90,7 +91,9 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         PrefixCache(hello.settings.prefix_bytes, tier),
         Speculation(hello.spec.speculative, able=info.trims),
         padded=info.padded,
-        pass_bytes=info.weight_bytes,
+        trims=info.trims,
+        pass_bytes=info.pass_bytes,
+        experts=Experts(info.expert_bytes, info.expert_share),
     )
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
     adapters = Adapters({} if hello.spec.tokenizer_only else backend.targets())

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.fairness import Shares
-from appliance.engine.grouping import Costs, Groups
+from appliance.engine.grouping import NO_EXPERTS, Costs, Experts, Groups
 from appliance.engine.ledger import tokens_of
 from appliance.engine.prefix_cache import NO_MATCH, PINNED, Match, PrefixCache, common_prefix
 from appliance.engine.sequence import Sequence
@@ -22,6 +22,11 @@ from appliance.vocab.spec import EngineSettings
 
 SHARE_TOKENS = 32
 """A sequence waits for another's prefix only if that saves computing this many tokens."""
+
+FUSED_TOKENS = 48
+"""The rest of a prompt that comes in one pass with its first token. With a longer one the weights that a pass more
+reads cost little, and who comes meanwhile would wait.
+"""
 
 ONE_GROUP = 1 << 62
 """Bytes that no padding outweighs."""
@@ -65,11 +70,16 @@ class Scheduler:
         speculation: Speculation | None = None,
         *,
         padded: bool = False,
+        trims: bool = False,
         pass_bytes: int = ONE_GROUP,
+        experts: Experts = NO_EXPERTS,
     ) -> None:
-        """`padded`: rows that decode together take a rectangle. `pass_bytes` is what each pass reads beside that."""
+        """`padded`: rows that decode together take a rectangle. `trims`: a snapshot can be of less than was computed.
+        `pass_bytes` is what each pass reads beside keys and values, `experts` are of which each row chooses some.
+        """
         self._padded = padded
-        self._pass_bytes = pass_bytes
+        self._trims = trims
+        self._pass_bytes, self._experts = pass_bytes, experts
         self.prefixes = prefixes
         self.speculation = speculation or Speculation(None, able=False)
         self._token_bytes = max(kv_bytes_per_token, 1)
@@ -87,7 +97,7 @@ class Scheduler:
         """Live settings; rows over a smaller budget go one step later. `token_bytes`: of another KV store."""
         self.settings = settings
         self._token_bytes = max(token_bytes or self._token_bytes, 1)
-        self._groups.costs = Costs(self._pass_bytes, self._token_bytes)
+        self._groups.costs = Costs(self._pass_bytes, self._token_bytes, self._experts)
         self._rows = max(settings.concurrency, 1)
         self._tokens = settings.kv_bytes // self._token_bytes
         self._stall_seconds = settings.stall_target
@@ -140,6 +150,7 @@ class Scheduler:
         chunks = self._chunks(self._pace.budget(self._stall_seconds, bool(decode)))
         for sequence in held:
             sequence.waited_tokens += sum(len(chunk.tokens) for chunk in chunks)
+        decode = decode or self._fused(chunks)
         batch = Batch(decode, chunks, drafts, groups, self._stall_seconds)
         return Plan(closed, opened, started, batch, self._snapshots())
 
@@ -311,12 +322,16 @@ class Scheduler:
         drafts = self.speculation.drafts(rows) if self._speculates(rows) else ()
         if drafts is None:
             return (), ()
+        for draft, sequence in zip(drafts, rows, strict=False):
+            sequence.pending += len(draft.tokens)
+        return self._decoding(rows), drafts
+
+    def _decoding(self, rows: Iterable[Sequence]) -> tuple[int, ...]:
+        """Have each say one token more; their ids."""
         for sequence in rows:
             sequence.pending += 1
             sequence.speaks = True
-        for draft, sequence in zip(drafts, rows, strict=False):
-            sequence.pending += len(draft.tokens)
-        return tuple(sequence.id for sequence in rows), drafts
+        return tuple(sequence.id for sequence in rows)
 
     def _speculates(self, rows: list[Sequence]) -> bool:
         """Steps that read prompts are worth more when they overlap than guesses are."""
@@ -336,6 +351,14 @@ class Scheduler:
             return False
         waited = max(row.waited_tokens for row in rows)
         return waited < self._pace.tokens(self._pace.budget(self._stall_seconds, decoding=False), start=0)
+
+    def _fused(self, chunks: tuple[Chunk, ...]) -> tuple[int, ...]:
+        """The one sequence there is, if its prompt ends with a chunk so short that its first token comes with it."""
+        if len(self._running) > 1 or self._waiting or not chunks or not self._trims:
+            return ()
+        sequence, chunk = self._running[0], chunks[0]
+        rest = chunk.last and chunk.start > 0 and 0 < len(chunk.tokens) <= FUSED_TOKENS
+        return self._decoding((sequence,)) if rest and len(sequence.known) < sequence.limit else ()
 
     def _grouped(self, decode: tuple[int, ...]) -> tuple[int, ...]:
         if not self._padded or not decode:

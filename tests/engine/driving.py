@@ -46,11 +46,11 @@ class Drive:
         )
         self.device = Recording()
         path = write_script(folder, **{"kv_bytes_per_token": 1, "token_bytes": 1, **script})
-        _, self.tokenizer = self.device.load(
+        info, self.tokenizer = self.device.load(
             EngineSpec(backend="fake", path=str(path)), self.settings, lambda phase, part: None
         )
         speculation = Speculation(speculative, able=True)
-        self.scheduler = Scheduler(self.settings, 1, PrefixCache(prefix), speculation)
+        self.scheduler = Scheduler(self.settings, 1, PrefixCache(prefix), speculation, trims=info.trims)
         self.emitted: list[Events] = []
         self.loop = Loop(self.device, self.scheduler, self.emitted.append)
         self._arrived = 0

@@ -254,6 +254,34 @@ def test_a_prefix_two_share_is_computed_once(tmp_path, trim):
     assert drive.events(2)[-1].usage.cached_tokens == 100
 
 
+KNOWN = "q" * 40
+FUSED = {
+    "a short rest": (True, KNOWN + "rest", 5, (), [3]),
+    "as much as is worth it": (True, KNOWN + "r" * 49, 5, (), [48]),
+    "too much": (True, KNOWN + "r" * 50, 5, (), []),
+    "nothing known of it": (True, "another", 5, (), []),
+    "nothing left of it": (True, KNOWN, 5, (), []),
+    "others run": (True, KNOWN + "rest", 5, ("beside",), []),
+    "caches that cannot be cut": (False, KNOWN + "rest", 5, (), []),
+}
+
+
+@pytest.mark.parametrize(("trim", "prompt", "tokens", "beside", "fused"), FUSED.values(), ids=FUSED)
+def test_the_rest_of_a_known_prompt_comes_with_its_first_token(tmp_path, trim, prompt, tokens, beside, fused):
+    drive = Drive(tmp_path, prefix=10_000, trim=trim, text="answer")
+    drive.turn(drive.arrival(1, KNOWN, max_tokens=1))
+    drive.finish()
+    before = len(drive.device.batches)
+    others = [drive.arrival(3 + n, text) for n, text in enumerate(beside)]
+    drive.turn(drive.arrival(2, prompt, max_tokens=tokens), *others)
+    drive.finish()
+    assert [len(batch.fused.tokens) for batch in drive.device.batches[before:] if batch.fused] == fused
+    assert drive.text(2) == "answer"[:tokens]
+    drive.turn(drive.arrival(9, prompt, max_tokens=1))
+    drive.finish()
+    assert drive.events(9)[0].cached_tokens == len(prompt) - 1, "all of it was kept"
+
+
 def test_a_prefix_too_short_to_matter_is_not_waited_for(tmp_path):
     drive = Drive(tmp_path, prefix=10_000, text="x")
     drive.turn(drive.arrival(1, "s" * 20 + "aaa"), drive.arrival(2, "s" * 20 + "bbb"))

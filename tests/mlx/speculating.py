@@ -86,6 +86,7 @@ class Device:
             PrefixCache(prefix_bytes) if prefixes is None else prefixes,
             speculation,
             padded=self.info.padded,
+            trims=self.info.trims,
             pass_bytes=self.info.weight_bytes,
         )
         loop = Loop(self.backend, scheduler, frames.append)

@@ -178,6 +178,8 @@ class FakeBackend:
     def launch(self, batch: Batch) -> _Step:
         assert batch, "an empty batch"
         script = self._script
+        both = {chunk.sequence for chunk in batch.chunks} & set(batch.decode)
+        assert not both or (batch.fused and script.trim), "a row in both that is not alone, or cannot be"
         work = sum((self._prefill(chunk) for chunk in batch.chunks), NOTHING_READ)
         mishaps: list[Callable[[], None]] = []
         sampled = {id: self._decode(self._rows[id], mishaps) for id in batch.decode}

@@ -51,7 +51,7 @@ class Adapters:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._layers = {path: layer for path, layer in model.named_modules() if _is_linear(layer)}
-        self._places = {path: _place(model, path) for path in self._layers}
+        self._places = {path: place_of(model, path) for path in self._layers}
         self._held: dict[str, _Held] = {}
         self._kept: frozenset[str] = frozenset()
         self._current = ""
@@ -150,7 +150,8 @@ def _sides(adapter: Adapter) -> dict[str, dict[str, mx.array]]:
 
 
 def _is_linear(layer: nn.Module) -> bool:
-    return isinstance(layer, nn.Linear | nn.QuantizedLinear)
+    """Not what a model derives from these: it may give several arrays."""
+    return type(layer) in (nn.Linear, nn.QuantizedLinear)
 
 
 def _shape(layer: nn.Module) -> tuple[int, int]:
@@ -160,7 +161,7 @@ def _shape(layer: nn.Module) -> tuple[int, int]:
     return inputs, outputs
 
 
-def _place(model: nn.Module, path: str) -> tuple[Any, Any]:
+def place_of(model: nn.Module, path: str) -> tuple[Any, Any]:
     """What holds the layer at a path, and under which key: modules are mappings, lists of layers are lists."""
     at: Any = model
     *above, last = (int(part) if part.isdigit() else part for part in path.split("."))

@@ -17,6 +17,8 @@ from appliance.engine.mlx import cpu_activations, cpu_fast, cpu_products, kv
 from appliance.engine.mlx.adapters import Adapters
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.draft_model import load_draft_model
+from appliance.engine.mlx.experts import experts
+from appliance.engine.mlx.head import Head
 from appliance.engine.mlx.kv_store import KVStore
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.masking import MaskWorkshop
@@ -72,6 +74,7 @@ class MlxBackend:
         self._rows: dict[int, Row] = {}
         self._workshop = MaskWorkshop()
         self._adapters = Adapters(loaded.model)
+        self._head = Head(loaded.model, self._vocabulary)
         self._adapters.keep(settings.adapters)
         self._groups: dict[Group, Decoding] = {}
         self._alone: dict[int, Decoding] = {}
@@ -142,24 +145,19 @@ class MlxBackend:
         """Decode rows first, so that running streams wait for no chunk of this step."""
         rows = [self._rows[id] for id in batch.decode]
         self._unready: set[int] = set()
-        self._place(rows, batch.groups)
-        if batch.drafts and all(self._decoding(row).rolls_back(row) for row in rows):
-            decoded = self._verify(rows, batch.drafts, batch.guess_seconds)
+        if (chunk := batch.fused) is not None:
+            decoded, chunks = self._read_and_answer(rows[0], chunk), []
         else:
-            decoded = self._decode(rows)
-        chunks = [
-            state
-            for pieces in self._parted(batch.chunks)
-            for alike in _groups(row for row, _ in pieces)
-            for state in prefill(
-                self._adapters.forward(alike[0].adapter),
-                [piece for piece in pieces if piece[0] in alike],
-                self._batching,
-            )
-        ]
-        work = sum((Reading(len(c.tokens), pairs(c.start, len(c.tokens))) for c in batch.chunks), NOTHING_READ)
+            self._place(rows, batch.groups)
+            if batch.drafts and all(self._decoding(row).rolls_back(row) for row in rows):
+                decoded = self._verify(rows, batch.drafts, batch.guess_seconds)
+            else:
+                decoded = self._decode(rows)
+            chunks = self._prefill(batch.chunks)
+        read = (each for each in batch.chunks if self._rows[each.sequence].scores is None)
+        work = sum((Reading(len(each.tokens), pairs(each.start, len(each.tokens))) for each in read), NOTHING_READ)
         before = None if self._last is None or self._last.waited else self._last
-        self._last = MlxStep(decoded, chunks, work, before, frozenset(self._unready))
+        self._last = MlxStep(decoded, chunks, work, before, frozenset(self._unready), fused=chunk is not None)
         return self._last
 
     @_device()
@@ -185,6 +183,29 @@ class MlxBackend:
             self._adapters.close(row.adapter)
             if self._draft_model is not None:
                 self._draft_model.forget(sequence)
+
+    def _read_and_answer(self, row: Row, chunk: Chunk) -> "list[Decoded]":
+        """The rest of a prompt and the first token behind it, in one pass where all of it is held in one form."""
+        self._place([row], ())
+        exact = None if row.packed else self._store.exact_tokens(row.computed)
+        if row.scores is not None or (exact is not None and exact <= len(chunk.tokens)):
+            self._prefill((chunk,))
+            self._place([row], ())
+            return self._decode([row])
+        with self._head.last_only():
+            return [Decoded(*self._decoding(row).begin(row, chunk.tokens))]
+
+    def _prefill(self, chunks: Sequence[Chunk]) -> list[object]:
+        return [
+            state
+            for pieces in self._parted(chunks)
+            for alike in _groups(row for row, _ in pieces)
+            for state in prefill(
+                self._adapters.forward(alike[0].adapter),
+                [piece for piece in pieces if piece[0] in alike],
+                self._batching,
+            )
+        ]
 
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
@@ -292,6 +313,7 @@ class MlxBackend:
         for note in notes:
             log.get().warning("engine.limited", reason=note)
         small = self._draft_model
+        expert_bytes, expert_share = experts(loaded.model, loaded.config)
         return ModelInfo(
             context=context_of(loaded.config),
             vocab_size=self._vocabulary,
@@ -302,6 +324,9 @@ class MlxBackend:
             notes=notes,
             trims=kv.rolls_back(caches),
             padded=self._batching is not kv.Batching.NONE,
+            pass_bytes=loaded.weight_bytes - expert_bytes,
+            expert_bytes=expert_bytes,
+            expert_share=expert_share,
         )
 
 
@@ -353,11 +378,14 @@ class MlxStep:
         work: Reading,
         before: "MlxStep | None",
         unready: frozenset[int],
+        fused: bool,
     ) -> None:
+        """`fused`: what it read of a prompt comes in one pass with what it decodes, and is timed with that."""
         self._decoded = decoded
         self._chunks = chunks
         self._work = work
         self._unready = unready
+        self._fused = fused
         self._before = before
         self._free_since = self._decodes_since = time.perf_counter()
         self._prefilled = NOTHING_READ
@@ -381,7 +409,7 @@ class MlxStep:
 
     def take_along(self, state: list[object]) -> bool:
         """Compute this with the chunks, unless there are none to wait for or it is too late for that."""
-        if self._along is None or not self._chunks:
+        if self._along is None or not self._work.tokens:
             return False
         self._along.append(state)
         return True

@@ -67,6 +67,17 @@ class Decoding:
             row.computed += 1
         return list(self._rows), choice
 
+    def begin(self, row: Row, tokens: Sequence[int]) -> tuple[list[Row], Choice]:
+        """The last tokens of a prompt and the one behind it in one pass, not yet computed."""
+        self.settle()
+        self._become([row])
+        assert self._sampler is not None and self._tokens is not None
+        inputs = mx.concatenate([mx.array(tokens, dtype=mx.int32), self._tokens])
+        choice = self._sampler.sample(self._model(inputs[None], cache=self._caches)[:, -1])
+        self._unsettled = choice
+        row.computed += len(tokens) + 1
+        return [row], choice
+
     def verify(self, drafts: Sequence[tuple[Row, Draft]]) -> tuple[list[Row], Verification]:
         """All guesses of these rows in one pass, not yet computed; the rows in the order of the verification."""
         self.settle()

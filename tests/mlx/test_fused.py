@@ -1,0 +1,49 @@
+"""The rest of a prompt and its first token in one pass: what it says, and what is kept of it."""
+
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from mlx_lm import load
+
+from appliance.engine.mlx.head import Head
+from appliance.engine.prefix_cache import PrefixCache
+from appliance.vocab.request import Sampling
+from tests.mlx.families import FAMILIES, MORE, VOCABULARY, make
+from tests.mlx.speculating import Asked, Device
+
+GREEDY, SEEDED = Sampling(temperature=0.0, logprobs=3), Sampling(temperature=1.0, seed=7, logprobs=3)
+ALL = FAMILIES | MORE
+
+
+@pytest.mark.parametrize("family", ALL)
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "own head"])
+def test_the_last_logits_are_the_same_without_the_others(tmp_path: Path, family: str, tied: bool) -> None:
+    model = load(str(make(tmp_path / "model", ALL[family] | {"tie_word_embeddings": tied})))[0]
+    tokens = mx.array([[5, 9, 200, 31, 7]])
+    whole = model(tokens)
+    with Head(model, VOCABULARY).last_only():
+        last = model(tokens)
+    assert (whole.shape[1], last.shape[1]) == (5, 1)
+    assert mx.allclose(last[:, -1], whole[:, -1], atol=1e-4)
+    assert mx.array_equal(model(tokens), whole), "the model is not as it was"
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+def test_an_answer_that_began_with_the_rest_of_its_prompt_is_the_same(tmp_path: Path, sampling: Sampling) -> None:
+    device = Device(make(tmp_path / "llama", FAMILIES["llama, plain cache"]))
+    system = [3 + n * 7 % 250 for n in range(40)]
+    cold, again, other = ([*system, *range(20, 20 + rest)] for rest in (12, 12, 17))
+    asked = [Asked(prompt, sampling, tokens=6) for prompt in (cold, again, other)]
+    prefixes = PrefixCache(1 << 24)
+    fused = []
+    for one in asked:
+        device.answer([one], prefixes=prefixes)
+        fused.append([len(batch.fused.tokens) if batch.fused else 0 for batch in device.backend.batches[:1]])
+        alone = Asked(one.prompt, sampling, tokens=6)
+        device.answer([alone])
+        assert one.got == alone.got
+        pairs = zip(one.sampled, alone.sampled, strict=True)
+        assert all(abs(a.logprob - b.logprob) < 1e-4 for a, b in pairs if a.logprob and b.logprob)
+    assert fused == [[0], [0], [4]], "the first is new, of the second nothing is left to read"
+    assert prefixes.match([*other, 1], "").length >= len(other) - 1, "what was read is kept"
