@@ -1,7 +1,7 @@
 """Which rows decode together: those of like length, where padding would cost more than one more pass. PURE.
 
 Rows that decode together form a rectangle as wide as the longest. A step reads it all, and the weights once for each
-rectangle.
+rectangle; of a mixture of experts those that its rows choose.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +20,31 @@ Group = list[int]
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """Weights of `total` bytes, of which each token chooses a `share`."""
+
+    total: int = 0
+    share: float = 1.0
+
+    def read(self, rows: int) -> int:
+        """What a pass over so many rows reads of them, if each chooses for itself and all are as likely: an expert
+        that a token passes over with probability 1 - share is not read where all rows do.
+        """
+        return round(self.total * (1 - (1 - self.share) ** rows))
+
+
+NO_EXPERTS = Experts()
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
-    """Bytes that are read: `pass_bytes` by each pass, the weights, `token_bytes` for a token of a row."""
+    """Bytes that are read: `pass_bytes` by each pass, the weights that every token needs, of `experts` those that its
+    rows choose, `token_bytes` for a token of a row.
+    """
 
     pass_bytes: int
     token_bytes: int
+    experts: Experts = NO_EXPERTS
 
     def of(self, lengths: Sequence[int]) -> int:
         """What one group of these rows costs in a step."""
@@ -33,7 +53,7 @@ class Costs:
     def rectangle(self, rows: int, widest: int, tokens: int) -> int:
         """The same of so many rows that hold so many tokens together."""
         padding = rows * widest - tokens
-        return self.pass_bytes + self.token_bytes * (tokens + _PADDING * padding)
+        return self.pass_bytes + self.experts.read(rows) + self.token_bytes * (tokens + _PADDING * padding)
 
 
 def alike(lengths: Mapping[int, int], costs: Costs) -> list[Group]:

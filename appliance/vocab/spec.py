@@ -88,7 +88,8 @@ class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Facts of the loaded model. `weight_bytes` as resident, `kv_bytes_per_token` for one row. It `trims` where
     what is kept of a row can be cut to any length, so that a prefix of it is of use and wrong guesses are taken back;
-    rows that decode together are `padded` to the longest.
+    rows that decode together are `padded` to the longest. Of the weights each pass reads `pass_bytes`, and of
+    `expert_bytes` more each of its tokens the `expert_share`.
     """
 
     context: int
@@ -100,6 +101,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     trims: bool = True
     padded: bool = False
+    pass_bytes: int = 0
+    expert_bytes: int = 0
+    expert_share: float = 1.0
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="chat"):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from appliance.engine.grouping import Costs, Groups, alike, regrouped
+from appliance.engine.grouping import Costs, Experts, Groups, alike, regrouped
 
 LIGHT = Costs(pass_bytes=1000, token_bytes=1)
 """A pass more costs what 500 tokens of padding do."""
@@ -47,6 +47,30 @@ def test_rows_change_groups_where_that_is_worth_it(
     before: dict[int, int], lengths: dict[int, int], after: dict[int, int]
 ) -> None:
     assert regrouped(lengths, before, LIGHT) == after
+
+
+@pytest.mark.parametrize(("rows", "read"), [(0, 0), (1, 100), (2, 190), (4, 344), (16, 815), (1000, 1000)], ids=str)
+def test_rows_read_more_experts_the_more_they_are(rows: int, read: int) -> None:
+    assert Experts(1000, 0.1).read(rows) == read
+
+
+@pytest.mark.parametrize(
+    ("experts", "groups"),
+    [
+        pytest.param(Experts(), [[500, 20]], id="no experts"),
+        pytest.param(Experts(9000, 1.0), [[500, 20]], id="all are read by each"),
+        pytest.param(Experts(9000, 0.01), [[500, 20]], id="few are read twice"),
+    ],
+)
+def test_weights_that_rows_choose_count_where_they_are_read_twice(experts: Experts, groups: list[list[int]]) -> None:
+    lengths = {0: 20, 1: 500}
+    assert [[lengths[id] for id in group] for group in alike(lengths, Costs(1000, 1, experts))] == groups
+
+
+def test_a_mixture_of_experts_parts_rows_that_a_dense_model_of_its_size_does_not() -> None:
+    lengths = {1: 20, 2: 600}
+    assert alike(lengths, Costs(10_000, 1)) == [[2, 1]]
+    assert alike(lengths, Costs(1000, 1, Experts(9000, 0.01))) == [[2], [1]]
 
 
 def test_rows_stay_where_they_are_while_none_comes_or_goes() -> None:
