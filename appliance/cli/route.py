@@ -76,7 +76,7 @@ def route(
             now=assumed(deployment, warm or (), state or (), queue or (), load or ()),
             down=frozenset(down or ()),
             scale=Scales(state_of(file).scales).known,
-            stays=holder is not None and holder.egress == "deny",
+            local_only=holder is not None and holder.egress == "deny",
         )
         found = find_route(deployment, facts)
         decided = decide(deployment, ruled(holder, found.target), asked, 0)

@@ -1,7 +1,7 @@
-"""Which model a request goes to, what is laid over it on the way, and where it goes when that model fails. PURE.
+"""Which model a request goes to, which overlays apply to it, and where it goes when that model fails. PURE.
 
-Exact model, exact alias, virtual name (rules, first match), longest glob, `unknown_model`. The same facts give the
-same route.
+A name is looked for in this order: model, alias, virtual name (the first rule that holds), longest glob,
+`routing.unknown_model`. The same facts always give the same route.
 """
 
 import fnmatch
@@ -34,9 +34,7 @@ from appliance.errors import (
 
 @dataclass(frozen=True, slots=True)
 class ModelNow:
-    """How a model is at this moment: its state, how many requests wait for it or a row, the part of its rows that is
-    busy.
-    """
+    """A model now: `waiting` requests wait for it or one of its rows, `load` is the share of its rows in use."""
 
     state: str = "cold"
     waiting: int = 0
@@ -49,12 +47,12 @@ IDLE = ModelNow()
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What rules may look at. `headers` are by lower-case name, `minute` is that of the day in `server.time_zone`,
-    `effort` "" where none is asked for.
+    `effort` is "" where none is asked for.
 
-    `session` and `prefix` are texts a conversation keeps, "" where unknown; `draw` is 0..1, new for each request;
-    `now` is how models are, cold and idle where they are not in it; `down` the peers that are not well. `scale` says
-    by family how many tokens one of `prompt_tokens`, which is an estimate, has turned out to be. What `stays` may not
-    leave this machine.
+    `session` and `prefix` are texts that stay the same during a conversation, "" where unknown; `draw` is 0..1, new
+    for each request. Models that are not in `now` are cold and idle; `down` are the peers that are not well.
+    `prompt_tokens` is an estimate, and `scale` says by family how many tokens one of them has turned out to be. A
+    request that is `local_only` may not leave this machine.
     """
 
     model: str
@@ -71,7 +69,7 @@ class Facts:
     now: Mapping[str, ModelNow] = field(default_factory=empty)
     down: frozenset[str] = frozenset()
     scale: Mapping[str, float] = field(default_factory=empty)
-    stays: bool = False
+    local_only: bool = False
 
     def of(self, model: str) -> ModelNow:
         """How this model is."""
@@ -91,8 +89,8 @@ class Route:
     fallbacks: tuple[Target, ...] = ()
     falls_when: frozenset[Failure] = frozenset()
     reasons: tuple[str, ...] = ()
-    about: int = 0
-    """About how many tokens the prompt has, before any scale."""
+    estimate: int = 0
+    """Of the prompt's tokens, before any scale."""
 
 
 def route(deployment: Deployment, facts: Facts) -> Route:
@@ -108,9 +106,9 @@ def route(deployment: Deployment, facts: Facts) -> Route:
     else:
         target = find(deployment, facts.model, lambda other: _may_be_told(deployment, facts, other))
         chosen = Route(target, reasons=(f"`{name}` is {_described(target, name)}",))
-    if facts.stays and is_peer(chosen.target.model):
+    if facts.local_only and is_peer(chosen.target.model):
         raise EgressDenied(f"{_whose(facts)} may not leave this machine, and `{name}` is elsewhere", param="model")
-    return _with_fallbacks(deployment, facts, replace(chosen, about=facts.prompt_tokens))
+    return _with_fallbacks(deployment, facts, replace(chosen, estimate=facts.prompt_tokens))
 
 
 def failure_of(error: ApplianceError) -> Failure | None:
@@ -129,7 +127,7 @@ def failure_of(error: ApplianceError) -> Failure | None:
 
 
 def lacks(model: ModelSpec, has: frozenset[str]) -> frozenset[str]:
-    """What a request has that this model can do nothing with."""
+    """What the request has that this model cannot handle."""
     capabilities, writes = model.family.capabilities, model.kind in ("text", "vision")
     # A family without a form for tool calls is told one; grammars hold for all that write.
     able = {
@@ -170,28 +168,30 @@ def tokens(deployment: Deployment, rule: Rule, facts: Facts) -> int:
 
 
 def _reachable(deployment: Deployment, rule: Rule, facts: Facts) -> list[Goal]:
-    """Those of its goals that the request may go to."""
-    return [goal for goal in rule.use if not (facts.stays and is_peer(find(deployment, goal.to).model))]
+    """The rule's goals that the request may go to."""
+    return [goal for goal in rule.use if not (facts.local_only and is_peer(find(deployment, goal.to).model))]
 
 
 def _may_be_told(deployment: Deployment, facts: Facts, name: str) -> bool:
     """Whether a client may learn from an error that this name is there."""
     key = deployment.security.keys.get(facts.key or "")
-    return permits(key, name) and not (facts.stays and is_peer(find(deployment, name).model))
+    return permits(key, name) and not (facts.local_only and is_peer(find(deployment, name).model))
 
 
 def _whose(facts: Facts) -> str:
     return f"requests of the key `{facts.key}`" if facts.key else "this request"
 
 
-def _unmet_condition(deployment: Deployment, when: Condition, facts: Facts, name: str, about: int) -> Iterator[str]:
-    """What keeps a condition from holding; the prompt has `about` so many tokens."""
+def _unmet_condition(
+    deployment: Deployment, when: Condition, facts: Facts, name: str, estimate: int
+) -> Iterator[str]:
+    """What keeps a condition from holding; `estimate` is of the prompt's tokens."""
     if when.model is not None and not fnmatch.fnmatchcase(name, when.model):
         yield f"the name is {name}, not {when.model}"
     if missing := when.has - facts.has:
         yield f"it has no {', '.join(sorted(missing))}"
-    if (bound := when.prompt_tokens) is not None and not bound.holds(about):
-        yield f"about {about} prompt tokens are not {bound}"
+    if (bound := when.prompt_tokens) is not None and not bound.holds(estimate):
+        yield f"about {estimate} prompt tokens are not {bound}"
     if when.key is not None and when.key != facts.key:
         yield f"the key is {facts.key or 'none'}, not {when.key}"
     if when.time is not None and not when.time.holds(facts.minute):
@@ -207,7 +207,7 @@ def _unmet_condition(deployment: Deployment, when: Condition, facts: Facts, name
 
 
 def _unmet_now(deployment: Deployment, when: Condition, facts: Facts) -> Iterator[str]:
-    """What of a condition the models as they are keep from holding."""
+    """What keeps a condition from holding because of the models' present state."""
 
     def now(name: str) -> ModelNow:
         return facts.of(find(deployment, name).model.name)
@@ -226,7 +226,7 @@ def _unmet_now(deployment: Deployment, when: Condition, facts: Facts) -> Iterato
 
 
 def _choose(deployment: Deployment, rule: Rule, facts: Facts) -> tuple[Goal, str]:
-    """One goal, and why; those that can do what the request needs go before those that cannot."""
+    """One goal, and why it was chosen. Goals that can do what the request needs come first."""
     models = {goal.to: find(deployment, goal.to).model for goal in rule.use}
     allowed = _reachable(deployment, rule, facts)
     able = [goal for goal in allowed if not lacks(models[goal.to], facts.has)] or allowed
@@ -248,7 +248,7 @@ def _peer(model: ModelSpec) -> str | None:
 
 
 def _pull(goal: Goal, text: str) -> float:
-    """Weighted rendezvous: another weight, or a target more, moves only as many conversations as it must."""
+    """Weighted rendezvous hashing: a changed weight or a new target moves as few conversations as possible."""
     hashed = int.from_bytes(hashlib.blake2b(f"{goal.to}\0{text}".encode(), digest_size=8).digest())
     return -goal.weight / math.log((hashed + 0.5) / 2**64) if goal.weight else 0.0
 
@@ -263,7 +263,7 @@ def _drawn(goals: list[Goal], draw: float) -> Goal:
 
 
 def _target(deployment: Deployment, goal: Goal, asked: str) -> Target:
-    """The goal's model under the request's profile, the route's own, and what its alias lays over it."""
+    """The goal's model with all overlays: the rule's own, the request's profile, and those of the goal's alias."""
     profile = asked.partition(":")[2]
     found = find(deployment, f"{goal.to}:{profile}" if profile else goal.to)
     if profile not in ("", *deployment.profiles) and is_peer(found.model):
@@ -294,7 +294,7 @@ def _with_fallbacks(deployment: Deployment, facts: Facts, chosen: Route) -> Rout
     targets, reasons = [], list(chosen.reasons)
     for name in fallback.to:
         target = find(deployment, name)
-        if facts.stays and is_peer(target.model):
+        if facts.local_only and is_peer(target.model):
             reasons.append(f"no fallback to {name}: {_whose(facts)} may not leave this machine")
         elif missing := lacks(target.model, facts.has):
             reasons.append(f"no fallback to {name}: it can do nothing with {', '.join(sorted(missing))}")

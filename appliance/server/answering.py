@@ -183,7 +183,7 @@ def _elsewhere(run: Run, deadlines: Deadlines) -> AsyncGenerator[tuple[int, Even
         run.asked,
         run.decided,
         run.caller,
-        run.route.about,
+        run.route.estimate,
         deadlines,
     )
 

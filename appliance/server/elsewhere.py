@@ -51,7 +51,7 @@ def generate(
     asked: GenerateRequest,
     decided: Decided,
     caller: Caller,
-    about: int,
+    estimate: int,
     deadlines: Deadlines,
 ) -> AsyncGenerator[Indexed, None]:
     """The events of the peer's answers. Raises Unavailable for a request that goes round in circles."""
@@ -59,7 +59,7 @@ def generate(
     over = int(hops) if hops.isdecimal() and len(hops) < 4 else 0
     if over >= MOST_HOPS:
         raise Unavailable(f"this request came over {over} appliances already: do they name each other?")
-    told = Told(about, {HOPS: str(over + 1), "x-request-id": caller.id})
+    told = Told(estimate, {HOPS: str(over + 1), "x-request-id": caller.id})
     return generate_there(
         peers,
         peer_of(deployment, target),

@@ -61,7 +61,7 @@ def _count_finished(run: Run, index: int, event: Finished) -> None:
     counted.prompt.add(run.counted_as, by=usage.prompt_tokens)
     counted.cached.add(run.counted_as, by=usage.cached_tokens)
     if not run.asked.prompts and not is_peer(run.target.model):
-        run.context.traffic.scales.read(run.target.model.family.name, run.route.about, usage.prompt_tokens)
+        run.context.traffic.scales.read(run.target.model.family.name, run.route.estimate, usage.prompt_tokens)
     if usage.drafted:
         counted.drafted.add(run.counted_as, "accepted", by=usage.accepted)
         counted.drafted.add(run.counted_as, "rejected", by=usage.drafted - usage.accepted)

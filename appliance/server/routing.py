@@ -25,7 +25,7 @@ def route_of(caller: Caller, context: Context, deployment: Deployment, asked: Ge
         raise BadRequest(f"unknown field `{name}` (server.unknown_fields is reject)", param=name)
     check(caller.key, asked.model)
     facts = facts_of(asked, caller.path, caller.key_name, caller.headers)
-    facts = replace(facts, stays=caller.key is not None and caller.key.egress == "deny")
+    facts = replace(facts, local_only=caller.key is not None and caller.key.egress == "deny")
     if asked.model.partition(":")[0] in deployment.routing.virtual:
         now, traffic = now_in(deployment), context.traffic
         facts = replace(

@@ -65,13 +65,13 @@ CASES: dict[str, tuple[Facts, str, list[str]]] = {
     "an alias under a profile": (Facts("afar:terse"), "far/big", ["other/big", "big"]),
     "a glob, to a name with a colon": (Facts("gone-by"), "far/a:b", ["small"]),
     "a rule": (Facts("auto"), "far/big", ["other/big", "big"]),
-    "a rule, and it may not leave": (Facts("auto", stays=True), "small", []),
+    "a rule, and it may not leave": (Facts("auto", local_only=True), "small", []),
     "a rule, and the peer is down": (Facts("auto", down=frozenset({"far"})), "small", []),
     "another peer": (Facts("both", down=frozenset({"far"})), "other/big", []),
     "all are down": (Facts("both", down=frozenset({"far", "other"})), "far/big", ["other/big", "big"]),
-    "the next rule, where it may not leave": (Facts("away", stays=True), "small", []),
+    "the next rule, where it may not leave": (Facts("away", local_only=True), "small", []),
     "a fallback": (Facts("big"), "big", ["far/big", "small"]),
-    "a fallback, and it may not leave": (Facts("big", stays=True), "big", ["small"]),
+    "a fallback, and it may not leave": (Facts("big", local_only=True), "big", ["small"]),
     "a fallback that cannot see": (Facts("big", has=frozenset({"images"})), "big", []),
     "few tokens": (Facts("long", prompt_tokens=900), "small", []),
     "few tokens, many of this family's": (
@@ -93,7 +93,7 @@ def test_a_request_goes_where_the_file_says(
 @pytest.mark.parametrize("name", ["far/big", "far/qwen3:8b", "both", "far/big:terse", "afar", "gone-by"])
 def test_what_may_not_leave_and_could_not_stay_is_refused(deployment: Deployment, name: str) -> None:
     with pytest.raises((EgressDenied, UnknownModel)):
-        route(deployment, Facts(name, stays=True))
+        route(deployment, Facts(name, local_only=True))
 
 
 @pytest.mark.parametrize("name", ["nobody/big", "far/", "/big", "far", "far/" + "x" * 600, "far/a\nb", "far/\x00"])
@@ -155,7 +155,7 @@ requests = st.builds(
     ),
     down=st.frozensets(st.sampled_from(["far", "other"])),
     scale=st.dictionaries(st.just("generic"), st.floats(0.25, 4)),
-    stays=st.booleans(),
+    local_only=st.booleans(),
 )  # fmt: skip
 
 
@@ -178,10 +178,10 @@ def held(deployment: Deployment, routing: Routing, asked: Facts) -> None:
     assert found == outcome(given_, asked)
     if not isinstance(found, Route):
         assert found[0] in (UnknownModel, EgressDenied)
-        assert found[0] is not EgressDenied or asked.stays
+        assert found[0] is not EgressDenied or asked.local_only
         return
     every = [found.target, *found.fallbacks]
-    if found.rule is not None and not asked.stays:
+    if found.rule is not None and not asked.local_only:
         at = next(i for i, rule in enumerate(routing.rules) if found.reasons[i].startswith(f"rule {rule.name} holds"))
         asked_of = [
             Asked(rule.when, frozenset(fnmatch.filter(routing.virtual, rule.when.model or "*")), KEYS, rule.use[0].to)
@@ -189,7 +189,7 @@ def held(deployment: Deployment, routing: Routing, asked: Facts) -> None:
         ]
         room = space(asked_of, routing.virtual, ["k"])
         assert not room.dead(room.box(asked_of[at]), [room.box(each) for each in asked_of[:at]])
-    if asked.stays:
+    if asked.local_only:
         assert not any(is_peer(target.model) for target in every)
     if "images" in asked.has:
         assert not found.fallbacks
