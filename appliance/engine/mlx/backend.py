@@ -210,9 +210,11 @@ class MlxBackend:
     def _decode(self, rows: list[Row]) -> "list[Decoded]":
         if not rows:
             return []
-        if self._batching is not kv.Batching.NONE:
-            return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in _groups(rows)]
-        return [Decoded(*self._decoding(row).step([row])) for row in rows]
+        return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in self._together(rows)]
+
+    def _together(self, rows: Iterable[Row]) -> list[list[Row]]:
+        """Those that share a pass."""
+        return [[row] for row in rows] if self._batching is kv.Batching.NONE else _groups(rows)
 
     def _place(self, rows: list[Row], numbers: Sequence[int]) -> None:
         """Have rows in the groups they belong to from now on; those that have become long enough are packed."""
@@ -265,7 +267,7 @@ class MlxBackend:
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
             Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))
-            for alike in _groups(filled)
+            for alike in self._together(filled)
         ]
 
     def _filled(self, row: Row, draft: Draft) -> Draft:
