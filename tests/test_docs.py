@@ -9,6 +9,7 @@ import pytest
 from appliance.cli import run
 from appliance.config import load
 from appliance.config.problem import Rejected
+from appliance.server.app import DELETES, READS, WRITES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -36,6 +37,16 @@ def test_every_link_leads_somewhere(name: str) -> None:
         page = (ROOT / name).parent / path if path else ROOT / name
         assert page.exists(), link
         assert not heading or heading in headings(page), link
+
+
+def test_the_page_of_the_api_lists_every_path() -> None:
+    listed: set[str] = set()
+    for row in re.findall(r"^\| (`.*?) \|", TEXTS["docs/api.md"], re.MULTILINE):
+        paths = re.findall(r"[/…][^`, ]*", row)
+        listed |= {path.replace("…", paths[0]) for path in paths}
+    served = {re.sub(r"<(\w+):\w+>", r"{\1}", path) for path in {**READS, **WRITES, **DELETES}} - {"/", "/health"}
+    assert len(served) > 30
+    assert {path for path in served if path.partition("/{id}")[0] not in listed} == set()
 
 
 def headings(page: Path) -> set[str]:
