@@ -14,7 +14,7 @@ from appliance import log
 from appliance.engine.backend import Freezer, Snapshot
 from appliance.engine.disk_entry import BrokenEntry, Entry
 from appliance.engine.disk_worker import DiskWorker, Found, News, Verified, Written
-from appliance.engine.prefix_cache import PINNED, PrefixCache, Tokens
+from appliance.engine.prefix_cache import PINNED, PrefixCache, Tokens, common_prefix
 from appliance.engine.sequence import Sequence
 from appliance.vocab.spec import DiskSettings
 
@@ -56,7 +56,9 @@ class DiskTier:
         self._early: list[Sequence] = []
         """Came before it was known what lies on disk."""
         self._pending: deque[_Pending] = deque()
-        self._writing = False
+        self._writing: _Pending | None = None
+        self._spoilt = False
+        """What is being written must not stay."""
         self._hurried = False
         self._settled = threading.Event()
         self._settled.set()
@@ -125,12 +127,23 @@ class DiskTier:
                     return sequence
         return None
 
-    def disown(self, sequence: Sequence) -> None:
-        """Remove what this sequence can have been read from."""
-        if self._open is not None and sequence.namespace != PINNED:
-            for entry in self._open.index.disown(sequence.known, WORTH_TOKENS, sequence.namespace):
+    def disown(self, sequence: Sequence, pinned_from: int) -> list[Sequence]:
+        """Remove what this sequence can have been read from, of what is pinned all that `pinned_from` or more of its
+        tokens could be taken from; gives back the sequences that waited to read it.
+        """
+        if self._open is None:
+            return []
+        back: list[Sequence] = []
+        for namespace, least in {sequence.namespace: 0, PINNED: pinned_from}.items():
+            least = max(WORTH_TOKENS, least)
+            if (writing := self._writing) is not None and writing.namespace == namespace:
+                self._spoilt |= common_prefix(writing.tokens, sequence.known) >= least
+            for entry in self._open.index.disown(sequence.known, least, namespace):
                 if isinstance(entry, Entry):
                     self._open.worker.remove(entry)
+                    _, waiting = self._open.reading.pop(id(entry), (entry, []))
+                    back += waiting
+        return back
 
     # ---- news
     def take(self, news: News, memory: PrefixCache) -> list[Sequence]:
@@ -141,9 +154,7 @@ class DiskTier:
             case Verified(entry, whole):
                 return self._verified(entry, whole, memory)
             case Written(entry):
-                self._writing = False
-                if entry is not None and self._open is not None and entry.folder.parent == self._open.worker.home:
-                    self._open.index.insert(entry.tokens, entry, entry.namespace)
+                self._written(entry)
         self._write_next()
         return []
 
@@ -155,10 +166,18 @@ class DiskTier:
         early, self._early = self._early, []
         return [sequence for sequence in early if not self.fetch(sequence, memory)]
 
+    def _written(self, entry: Entry | None) -> None:
+        self._writing, spoilt, self._spoilt = None, self._spoilt, False
+        if entry is not None and self._open is not None and entry.folder.parent == self._open.worker.home:
+            if spoilt:
+                self._open.worker.remove(entry)
+            else:
+                self._open.index.insert(entry.tokens, entry, entry.namespace)
+
     def _verified(self, entry: Entry, whole: bool, memory: PrefixCache) -> list[Sequence]:
-        if self._open is None:
+        if self._open is None or id(entry) not in self._open.reading:  # another directory's, or disowned meanwhile
             return []
-        _, waiting = self._open.reading.pop(id(entry), (entry, []))
+        _, waiting = self._open.reading.pop(id(entry))
         if whole:
             try:
                 thawed = self._open.freezer.thaw(entry.arrays, entry.layout, entry.length)
@@ -206,7 +225,7 @@ class DiskTier:
             if frozen is not None:
                 shortest = pending.snapshot.shortest
                 self._open.worker.write(pending.namespace, pending.tokens, shortest, frozen)
-                self._writing = True
+                self._writing = pending
         if not self._pending and not self._writing:
             self._settled.set()
 

@@ -148,7 +148,7 @@ class PrefixCache:
                 return
 
     def disown(self, tokens: Sequence[int], least: int, namespace: str = "") -> list[Snapshot]:
-        """Forget, and give, all that `least` or more of these tokens could be taken from, but for what is pinned."""
+        """Forget, and give, all of one namespace that `least` or more of these tokens could be taken from."""
         gone = []
         while (match := self._match(tokens, namespace)).snapshot is not None and match.length >= least:
             gone.append(match.snapshot)
