@@ -114,11 +114,9 @@ class Scheduler:
         return len(self._waiting)
 
     @property
-    def room(self) -> int:
-        """Tokens that what runs is charged."""
-        if self._padded:
-            return self._groups.room(_by_adapter(self._running))
-        return sum(map(_length, self._running))
+    def charged_tokens(self) -> int:
+        """What the running sequences take of the budget."""
+        return self._charge(self._running)
 
     def submit(self, sequence: Sequence) -> None:
         assert sequence.id not in self._sequences
@@ -230,9 +228,16 @@ class Scheduler:
     def _have_room(self, sequences: Iterable[Sequence], spare: int = 0) -> bool:
         """Whether these fit, were they all to decode now."""
         sequences = tuple(sequences)
+        room = self._tokens - spare
+        # Groups never take more than one rectangle of all, which is told more quickly.
         most = tokens_of([_length(sequence) for sequence in sequences], padded=self._padded)
-        room = self._tokens - spare  # groups never take more than one rectangle of all
-        return most <= room or (self._padded and self._groups.room(_by_adapter(sequences)) <= room)
+        return most <= room or self._charge(sequences) <= room
+
+    def _charge(self, sequences: Iterable[Sequence]) -> int:
+        """Tokens of the budget that these take when they all decode."""
+        if self._padded:
+            return self._groups.room(_by_adapter(sequences))
+        return sum(map(_length, sequences))
 
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:

@@ -13,7 +13,7 @@ from appliance import log
 from appliance.engine.adapter import Targets
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.drafting import OPEN
-from appliance.engine.mlx import cpu_activations, cpu_fast, cpu_products, kv
+from appliance.engine.mlx import cpu, kv
 from appliance.engine.mlx.adapters import Adapters
 from appliance.engine.mlx.batch import Decoding, Row
 from appliance.engine.mlx.draft_model import load_draft_model
@@ -55,14 +55,10 @@ class MlxBackend:
             return bare(spec)
         if reason := without_compile_where_it_fails():
             log.get().info("engine.compile_off", reason=reason)
-        elif on_cpu():  # uncompiled they gain little on long prompts and lose on short ones
-            cpu_activations.install()
-            cpu_fast.install()
         if on_cpu():
-            cpu_products.install()
-        with ThreadPoolExecutor(
-            1, "tokenizer"
-        ) as beside:  # it touches no device, so the weights need not wait for it
+            cpu.install(compiled=not reason)
+        # The tokenizer touches no device, so the weights need not wait for it.
+        with ThreadPoolExecutor(1, "tokenizer") as beside:
             reading = beside.submit(PromptTokenizer, Path(spec.path), spec.trust_remote_code)
             loaded = load(spec, progress)
             tokenizer = reading.result()
