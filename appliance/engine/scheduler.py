@@ -136,8 +136,8 @@ class Scheduler:
 
     def next_batch(self) -> Plan:
         """The next step. Counts tokens of launched steps that are not committed yet as there."""
-        closed = self._give_up()
-        # Whoever was given up must not come straight back: room is what this step makes.
+        closed = self._make_room()
+        # What was preempted must not come straight back: this step makes the room for others.
         opened = () if closed else self._admit()
         started = tuple(s for s in self._running if not s.started) if opened else ()
         for sequence in started:
@@ -159,7 +159,7 @@ class Scheduler:
         for chunk in batch.chunks:
             if chunk.last and (read := self._sequences.get(chunk.sequence)) is not None:
                 read.landed = True
-        took: list[tuple[Sequence, Sampled]] = []
+        taken: list[tuple[Sequence, Sampled]] = []
         for id in batch.decode:
             sequence = self._sequences.get(id)
             if sequence is not None:
@@ -167,10 +167,10 @@ class Scheduler:
                 sequence.pending -= 1
                 sequence.known.append(sampled.token)
                 self._shares.wrote(sequence, 1)
-                took.append((sequence, sampled))
+                taken.append((sequence, sampled))
         for draft in batch.drafts:
-            took += self._commit_draft(draft, result.further.get(draft.sequence, ()), result.unready)
-        return took
+            taken += self._commit_draft(draft, result.further.get(draft.sequence, ()), result.unready)
+        return taken
 
     def _commit_draft(
         self, draft: Draft, further: tuple[Sampled, ...], unready: frozenset[int]
@@ -196,14 +196,12 @@ class Scheduler:
             self.prefixes.insert(sequence.known, snapshot, sequence.namespace)
 
     # ---- memory
-    def _give_up(self) -> tuple[int, ...]:
-        """Preempt the last in rank until the rows that are left can each grow by a token, and one that nobody waits
-        for where it keeps out one that somebody waits for.
-        """
+    def _make_room(self) -> tuple[int, ...]:
+        """Preempt the last in rank until each row left can grow by a token; else one that makes way. Their ids."""
         closed: list[int] = []
         while len(self._running) > 1 and not self._have_room(self._running):
             closed.append(self._preempt(max(self._running, key=_rank)))
-        if not closed and (last := self._in_the_way()) is not None:
+        if not closed and (last := self._makes_way()) is not None:
             closed.append(self._preempt(last))
         return tuple(closed)
 
@@ -216,8 +214,8 @@ class Scheduler:
         insort(self._waiting, sequence, key=_rank)
         return sequence.id
 
-    def _in_the_way(self) -> Sequence | None:
-        """One that nobody waits for and that keeps out the first of those that somebody waits for."""
+    def _makes_way(self) -> Sequence | None:
+        """A running sequence that nobody waits for, where it keeps out the first one that somebody waits for."""
         if self.held or not self._waiting or not self._running:
             return None
         first, last = self._waiting[0], max(self._running, key=_rank)
@@ -322,7 +320,7 @@ class Scheduler:
     # ---- the step
     def _decode_rows(self) -> tuple[tuple[int, ...], tuple[Draft, ...]]:
         rows = [s for s in self._running if s.decodes and len(s.known) + s.pending < s.limit]
-        if self._gather(rows) or self._may_have_company(rows):
+        if self._postpones_first_tokens(rows):
             return (), ()
         drafts = self.speculation.drafts(rows) if self._speculates(rows) else ()
         if drafts is None:
@@ -342,18 +340,17 @@ class Scheduler:
         """Steps that read prompts are worth more when they overlap than guesses are."""
         return 0 < len(rows) <= self.speculation.max_batch and all(s.decodes and s.landed for s in self._running)
 
-    def _may_have_company(self, rows: list[Sequence]) -> bool:
-        """Whether a first token is not planned yet: its prompt is still being read, and more may come meanwhile."""
-        fresh = not any(row.speaks for row in rows) and all(s.decodes for s in self._running)
-        return fresh and not all(row.landed for row in rows)
+    def _postpones_first_tokens(self, rows: list[Sequence]) -> bool:
+        """Whether rows that have said nothing yet wait a little longer.
 
-    def _gather(self, rows: list[Sequence]) -> bool:
-        """Whether rows that have said nothing yet wait for prompts that came with them: without decode steps for some
-        rows in between, a burst of prompts is read a quarter faster. They wait until as much as a step alone may
-        read has gone before them.
+        They do until the step that ends their prompt has landed, since more prompts may come meanwhile. They also
+        wait for prompts that came with them: without decode steps in between, a burst of prompts is read a quarter
+        faster. That ends when as much as a step alone may read has gone before them.
         """
-        if not rows or any(row.speaks for row in rows) or all(s.decodes for s in self._running):
+        if not rows or any(row.speaks for row in rows):
             return False
+        if all(sequence.decodes for sequence in self._running):
+            return not all(row.landed for row in rows)
         waited = max(row.waited_tokens for row in rows)
         return waited < self._pace.tokens(self._pace.budget(self._stall_seconds, decoding=False), start=0)
 
