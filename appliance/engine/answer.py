@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from appliance.errors import BadRequest, Unsupported
 from appliance.grammar.source import inline_json, usable
 from appliance.grammar.source import source as form_source
+from appliance.text import raw_call
 from appliance.text.dialects.format import ToolFormat, Where
 from appliance.text.dialects.json import FORMAT as GENERIC
 from appliance.text.forms import Form
@@ -62,6 +64,8 @@ def bound(wanted: Wanted, format: ToolFormat, thinking: Reasoning, split: Split)
 
 def _forced(wanted: Wanted, tools: tuple[Tool, ...], format: ToolFormat, thinking: Reasoning, split: Split) -> Bound:
     """Forced calls, in the model's own form where their schemas can be said in it."""
+    if all(tool.grammar for tool in tools) and thinking.frames is None:
+        return _raw(wanted, tools, thinking, split)
     for tool in tools:
         _check(tool)
     for each in (format, GENERIC):
@@ -75,6 +79,14 @@ def _forced(wanted: Wanted, tools: tuple[Tool, ...], format: ToolFormat, thinkin
         except Unfit:
             continue
     raise AssertionError("the generic form takes every schema")
+
+
+def _raw(wanted: Wanted, tools: tuple[Tool, ...], thinking: Reasoning, split: Split) -> Bound:
+    """One call that follows the grammar of its tool, to the end of the answer. Raises BadRequest."""
+    lark = Lark(split, inline_json)
+    inputs = {f"@input{at}": Grammar("lark", tool.grammar, "tools") for at, tool in enumerate(tools)}
+    calls = [f"{lark.text(raw_call.head(tool.name))} {name}" for tool, name in zip(tools, inputs, strict=True)]
+    return Bound(_whole(lark, wanted, thinking, either(calls), inputs), raw_call.FORMAT, calls=True)
 
 
 def _lazily(wanted: Wanted, format: ToolFormat, form: Form, thinking: Reasoning, split: Split) -> Bound | None:
@@ -195,15 +207,20 @@ def _check(tool: Tool) -> None:
 # --- reasoning
 
 
-def _whole(lark: Lark, wanted: Wanted, thinking: Reasoning, body: str) -> str:
-    """The grammar of the answer with the reasoning before it."""
+def _whole(
+    lark: Lark, wanted: Wanted, thinking: Reasoning, body: str, inputs: Mapping[str, Grammar] = MappingProxyType({})
+) -> str:
+    """The grammar of the answer with the reasoning before it; `inputs` are those that the body names."""
     last = f" {lark.rule(lark.text(thinking.last))}?" if thinking.last else ""
     source = lark.source(f"{_thought(lark, thinking, wanted.start)} {body}{last}")
-    if wanted.form is None or FORM not in body:
+    named = {**inputs, FORM: wanted.form} if wanted.form is not None and FORM in body else inputs
+    if not named:
         return json.dumps({"grammars": [{"lark_grammar": source}]})
-    form = json.loads(form_source(wanted.form))["grammars"]
-    main = {"name": "answer", "lark_grammar": source}
-    return json.dumps({"grammars": [main, {**form[0], "name": FORM[1:]}, *form[1:]]})
+    grammars: list[Any] = [{"name": "answer", "lark_grammar": source}]
+    for name, grammar in named.items():
+        first, *others = json.loads(form_source(grammar))["grammars"]
+        grammars += [{**first, "name": name[1:]}, *others]
+    return json.dumps({"grammars": grammars})
 
 
 def _thought(lark: Lark, thinking: Reasoning, start: Start) -> str:

@@ -97,9 +97,7 @@ def _regex(text: str) -> str:
 
 
 def _lark(text: str) -> str:
-    from llguidance import LLMatcher
-
-    return LLMatcher.grammar_from_lark(text)
+    return json.dumps({"grammars": [{"lark_grammar": text}]})
 
 
 def _choice(text: str) -> str:

@@ -29,16 +29,18 @@ class Format(msgspec.Struct):
 def custom_tool(place: str, name: str, description: str | None, format: Format | None) -> Tool:
     """The function for a tool with one text as its input.
 
-    A regular expression binds what the model writes; a grammar in lark is only told to it. Raises BadRequest naming
-    the JSON path.
+    A regular expression binds what the model writes; a grammar in lark is told to it, and binds calls that are
+    forced. Raises BadRequest naming the JSON path.
     """
-    said, text, grammar = description or "", _TEXT, _grammar(f"{place}.format", format or Format())
+    said, text, lark, grammar = description or "", _TEXT, "", _grammar(f"{place}.format", format or Format())
     if grammar is not None:
         said = f"{said}\n\nThe form of `input`:\n{grammar.definition}"
         if grammar.syntax == "regex":
             text = {**_TEXT, "pattern": f"^(?:{grammar.definition})$"}
+        else:
+            lark = grammar.definition
     parameters = {"type": "object", "properties": {"input": text}, "required": ["input"]}
-    return Tool(name=name, description=said, parameters=parameters, strict="pattern" in text)
+    return Tool(name=name, description=said, parameters=parameters, strict="pattern" in text, grammar=lark)
 
 
 def arguments_of(text: str) -> str:

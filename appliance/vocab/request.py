@@ -35,7 +35,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A function the model may call; `parameters` is a JSON schema. Where some of a request's tools are `forced`,
-    the answer must be a call of one of those. A `mark` says that lists of tools may part behind it.
+    the answer must be a call of one of those. A `mark` says that lists of tools may part behind it. A `grammar` in
+    Lark is that of its one argument, the text `input`.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     strict: bool = False
     forced: bool = False
     mark: bool = False
+    grammar: str = ""
 
 
 class TextPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="text"):

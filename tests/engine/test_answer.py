@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 
 import jsonschema
+import msgspec
 import numpy as np
 import pytest
 
 from appliance.engine.answer import Wanted, bound
 from appliance.engine.constraint import Grammars
-from appliance.errors import Unsupported
+from appliance.errors import BadRequest, Unsupported
 from appliance.grammar.matcher import Constraint, Masks
 from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
@@ -286,6 +287,29 @@ def test_reasoning_is_free_and_the_answer_has_its_form(thinking: Reasoning, insi
         assert thought.strip().endswith('Well, {"n": } <x>?')
 
 
+FORMS = {
+    "a schema": Grammar("json_schema", json.dumps(FORM)),
+    "any object": Grammar("json_object"),
+    "a choice": Grammar("choice", '["yes", "no"]'),
+    "a regular expression": Grammar("regex", "[a-c]{2}"),
+    "a grammar": Grammar("lark", 'start: A "!"\nA: /[a-z]/'),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_every_kind_of_form_may_stand_behind_reasoning(form: Grammar) -> None:
+    made, none, thinking = grammars(special=False), dialects.find("none"), reasoning.find("think_tags")
+    assert none is not None
+    assert thinking is not None
+    held = bound(wanted((), thinking, "", form), none, thinking, made.split)
+    assert held is not None
+    walked = walk(made, made.compile_source(held.source, "form"), 1, said="<think>x</think>", most=200)
+    assert walked.ended
+    _, said, _, _ = parsed(walked.text.decode("utf-8", "replace"), none, thinking, "", cut=False)
+    alone = made.compile(form).start(made._constraints._tokenizer.tokenize_str(said.strip()))
+    assert not alone.error
+
+
 UNFIT = Tool(name="odd", parameters={"properties": {"a": {"type": "integer"}}, "anyOf": [{"required": ["a"]}]})
 
 
@@ -301,3 +325,82 @@ def test_a_schema_that_a_format_cannot_say_is_forced_in_another() -> None:
     strict = Tool(name=UNFIT.name, parameters=UNFIT.parameters, strict=True)
     with pytest.raises(Unsupported, match="anyOf"):
         bound(wanted((strict,), thinking), coder, thinking, made.split)
+
+
+PATCH = r"""
+start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change?
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+change: (change_context | change_line)+
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+%import common.LF
+"""
+LARK = {
+    "a patch": PATCH,
+    "a sum": 'start: NUM (("+" | "-") NUM)*\nNUM: /[0-9]{1,3}/\n%ignore / +/',
+    "any text": "start: /(?s:.*)/",
+    "lines": "start: LINE+\nLINE: /.+/ NL?\nNL: /\\n/",
+    "quoted": r'start: "\"" /[^"]*/ "\"" "\\"?',
+}
+UNTOLD = [row for row in reasoning.DIALECTS if row.frames is None]
+
+
+@seeds
+@pytest.mark.parametrize("grammar", LARK.values(), ids=LARK.keys())
+def test_a_forced_text_follows_the_grammar_of_its_tool(grammar: str, seeds: int) -> None:
+    made = grammars(special=False)
+    json_calls, thinking = dialects.find("json"), reasoning.find("none")
+    assert json_calls is not None
+    assert thinking is not None
+    tools = tuple(Tool(name=name, grammar=grammar, forced=True) for name in TOOLS)
+    held = bound(wanted((*tools, Tool(name="free")), thinking), json_calls, thinking, made.split)
+    assert held is not None
+    constraint, alone = made.compile_source(held.source, "tools"), made.compile(Grammar("lark", grammar))
+    done = 0
+    for seed in range(max(seeds, 6)):
+        walked = walk(made, constraint, seed, most=120)
+        text = walked.text.decode("utf-8", "replace")
+        if not walked.ended or "\ufffd" in text:
+            continue
+        done += 1
+        _, said, [(name, arguments)], _ = parsed(text, held.format, thinking, "", cut=False)
+        assert (said, name in TOOLS) == ("", True)
+        written = json.loads(arguments)["input"]
+        assert text.endswith(written)
+        follows = alone.start(made._constraints._tokenizer.tokenize_str(written))
+        assert not follows.error
+        assert follows.inner is not None
+        assert follows.inner.is_accepting()
+    assert done or grammar == PATCH
+
+
+@pytest.mark.parametrize("thinking", UNTOLD, ids=lambda row: row.name)
+def test_a_patch_is_written_behind_any_reasoning(thinking: Reasoning) -> None:
+    made, json_calls = grammars(special=True), dialects.find("json")
+    assert json_calls is not None
+    tool = Tool(name="ping", grammar=PATCH, forced=True)
+    held = bound(wanted((tool,), thinking), json_calls, thinking, made.split)
+    assert held is not None
+    patch = '*** Begin Patch\n*** Update File: a "b".py\n@@ x\n-</x>\\n\n+ü\n*** End Patch'
+    thought = f"{thinking.open[0]}Well.{thinking.close[0]}" if thinking.open else ""
+    said = f"{thought}<tool_input=ping>\n{patch}"
+    walked = walk(made, made.compile_source(held.source, "tools"), 0, said=said, most=0)
+    _, _, [(name, arguments)], _ = parsed(walked.text.decode(), held.format, thinking, "", cut=False)
+    assert (name, json.loads(arguments)) == ("ping", {"input": patch})
+
+
+def test_a_grammar_that_is_none_is_refused_where_its_call_is_forced() -> None:
+    made, json_calls, thinking = grammars(special=False), dialects.find("json"), reasoning.find("none")
+    assert json_calls is not None
+    assert thinking is not None
+    tool = Tool(name="ping", grammar="start: nothing")
+    assert bound(wanted((tool,), thinking), json_calls, thinking, made.split) is not None
+    with pytest.raises(BadRequest, match="lark cannot be used"):
+        bound(wanted((msgspec.structs.replace(tool, forced=True),), thinking), json_calls, thinking, made.split)

@@ -369,7 +369,8 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                         parameters=free(pattern="^(?:a|b)$")),)}),
     "a custom tool of a grammar": (
         {"tools": [custom(format={"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a/"}})]},
-        {"tools": (Tool(name="p", description="\n\nThe form of `input`:\nstart: /a/", parameters=free()),)}),
+        {"tools": (Tool(name="p", description="\n\nThe form of `input`:\nstart: /a/", parameters=free(),
+                        grammar="start: /a/"),)}),
     "custom tools are among those allowed": (
         {"tools": [TOOL, custom()], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
          "mode": "auto", "tools": [{"type": "custom", "custom": {"name": "p"}}]}}},

@@ -159,7 +159,8 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                    Tool(name="f", description="d", parameters={"type": "object"}, strict=True),)}),
     "a custom tool": ({"tools": [CUSTOM]}, {"tools": (Tool(
         name="patch", description="Edit.\n\nThe form of `input`:\nstart: /.+/",
-        parameters={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}),)}),
+        parameters={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+        grammar="start: /.+/"),)}),
     "a namespace": ({"tools": [SPACE]}, {"tools": (Tool(name="mcp__box__open"),)}),
     "a hosted tool is left out by name": ({"tools": [{"type": "web_search"}]},
                                           {"tools": (), "ignored": ("tools[0]:web_search",)}),

@@ -140,6 +140,30 @@ def test_the_text_of_a_custom_tool_follows_its_regular_expression(small: Up) -> 
     assert re.fullmatch(grammar["definition"], call.custom.input)
 
 
+SUM = 'start: NUM ("+" NUM){1,3} "\\n" "= " NUM\nNUM: /[1-9][0-9]{0,2}/'
+
+
+def test_the_text_of_a_custom_tool_follows_its_lark_grammar(small: Up) -> None:
+    form: Any = {"syntax": "lark", "definition": SUM}
+    client, asked = small.client(), "What is 12 and 30?"
+    answer = client.chat.completions.create(
+        model="small", messages=[{"role": "user", "content": asked}], max_tokens=80, seed=1,
+        tools=[{"type": "custom", "custom": {"name": "sum", "format": {"type": "grammar", "grammar": form}}}],
+        tool_choice={"type": "custom", "custom": {"name": "sum"}},
+    )  # fmt: skip
+    (call,) = answer.choices[0].message.tool_calls or ()
+    assert call.type == "custom"
+    custom: Any = {"type": "custom", "name": "sum", "format": {"type": "grammar", **form}}
+    with client.responses.stream(
+        model="small", input=asked, max_output_tokens=80, tools=[custom], tool_choice="required"
+    ) as stream:
+        response = stream.get_final_response()
+    (item,) = response.output
+    assert item.type == "custom_tool_call"
+    for text in (call.custom.input, item.input):
+        assert re.fullmatch(r"[1-9]\d{0,2}(\+[1-9]\d{0,2}){1,3}\n= [1-9]\d{0,2}", text), text
+
+
 class City(pydantic.BaseModel):
     name: Annotated[str, pydantic.Field(max_length=24)]
     inhabitants: Annotated[int, pydantic.Field(ge=0, le=10**8)]

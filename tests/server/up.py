@@ -19,7 +19,7 @@ import anthropic
 import httpx
 import openai
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Far longer than anything takes; only a fault reaches it."""
 
 SCRIPTS: dict[str, str] = {
