@@ -13,13 +13,17 @@ import mlx.nn as nn
 
 FEW_CORES = 3
 """With more, the threads are faster together all the same."""
-FEW_ROWS = 8
-_PRODUCTS = 1 << 18
-"""Multiplications up to which OpenBLAS uses one thread. Twice as many are not worth more than one call."""
+FEW_ROWS = 12
+_RESULTS, _PRODUCTS, _INPUTS = 1200, 1_000_000, 32
+"""Results and multiplications up to which OpenBLAS multiplies without copying (its `sgemm_small_kernel_permit` for
+Skylake, which many newer processors use too), and inputs from which on.
+"""
 _PARTS = range(16, 513)
 """Outputs of a part: fewer take too many calls, more are copied."""
-_GATHERING = 32
+_GATHERING = 8
 """To put a result of several rows together from its parts takes as long as so many multiplications."""
+_SMALL = 1 << 19
+"""Multiplications that are not worth more than one call."""
 
 _whole, _whole_tied = nn.Linear.__call__, nn.Embedding.as_linear
 
@@ -51,10 +55,10 @@ def in_parts(x: mx.array, weight: mx.array) -> mx.array | None:
     """x (…, K) @ weight.T (K, N); None where that is better done at once."""
     outputs, inputs = weight.shape
     rows = x.size // inputs
-    short = rows > 1 and inputs < rows * _GATHERING
-    if short or rows > FEW_ROWS or rows * weight.size <= 2 * _PRODUCTS or weight.dtype != mx.float32:
+    short = inputs < max(_INPUTS, rows * _GATHERING if rows > 1 else 0)
+    if short or rows > FEW_ROWS or rows * weight.size <= _SMALL or weight.dtype != mx.float32:
         return None
-    most = max(1, min(_PARTS[-1], _PRODUCTS // (rows * inputs)))
+    most = max(1, min(_PARTS[-1], _RESULTS // rows, _PRODUCTS // (rows * inputs)))
     part = gcd(outputs, 1 << most.bit_length() - 1)
     if part not in _PARTS:
         return None
