@@ -226,32 +226,37 @@ def _continues_reasoning(submission: Submission, thinking: Reasoning) -> bool:
 def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
     """One preparation thread: take submissions in order, deliver sequences or say why not."""
     while True:
-        order, submission = link.submissions.get()
-        if isinstance(submission, Probe):
-            link.outbox.put(Probed(submission.nonce, _mismatches(preparer, submission)))
-            continue
-        if isinstance(submission, Count):
-            link.outbox.put(_counted(preparer, submission))
-            continue
-        id = submission.id
-        if not link.inbox.wanted(id):
-            _withdraw(link, id, Finished("cancelled", Usage(0, 0)))
-            continue
-        try:
-            sequence = preparer.prepare(submission, order)
-            ended = sequence.pipeline.begin(submission.emitted)
-        except ApplianceError as error:
-            _withdraw(link, id, Failed(error.code, error.message, error.param))
-            continue
-        except Exception:  # noqa: BLE001 - request edge: what a tokenizer or template raises fails this request only
-            log.get().exception("engine.prepare_failed", sequence=id)
-            _withdraw(link, id, Failed(EngineFault.code, "the prompt could not be prepared; the log says why"))
-            continue
-        pipeline = sequence.pipeline
-        if ended:
-            _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
-        elif not link.inbox.deliver(sequence):
-            _say(link, id, *pipeline.cancel())
+        order, asked = link.submissions.get()
+        match asked:
+            case Probe():
+                link.outbox.put(Probed(asked.nonce, _mismatches(preparer, asked)))
+            case Count():
+                link.outbox.put(_counted(preparer, asked))
+            case Submission():
+                _prepare(preparer, link, order, asked)
+
+
+def _prepare(preparer: Preparer, link: Link, order: int, submission: Submission) -> None:
+    """Nothing of the sequence is kept here: an adapter stays in memory for as long as any has it."""
+    id = submission.id
+    if not link.inbox.wanted(id):
+        _withdraw(link, id, Finished("cancelled", Usage(0, 0)))
+        return
+    try:
+        sequence = preparer.prepare(submission, order)
+        ended = sequence.pipeline.begin(submission.emitted)
+    except ApplianceError as error:
+        _withdraw(link, id, Failed(error.code, error.message, error.param))
+        return
+    except Exception:  # noqa: BLE001 - request edge: what a tokenizer or template raises fails this request only
+        log.get().exception("engine.prepare_failed", sequence=id)
+        _withdraw(link, id, Failed(EngineFault.code, "the prompt could not be prepared; the log says why"))
+        return
+    pipeline = sequence.pipeline
+    if ended:
+        _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
+    elif not link.inbox.deliver(sequence):
+        _say(link, id, *pipeline.cancel())
 
 
 def _mismatches(preparer: Preparer, asked: Probe) -> dict[str, str]:
