@@ -14,14 +14,15 @@ from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snap
 from appliance.engine.fairness import Shares
 from appliance.engine.grouping import NO_EXPERTS, Costs, Experts, Groups
 from appliance.engine.ledger import tokens_of
-from appliance.engine.prefix_cache import NO_MATCH, PINNED, Match, PrefixCache, common_prefix
+from appliance.engine.prefix_cache import NO_MATCH, Match, PrefixCache
 from appliance.engine.sequence import Sequence
+from appliance.engine.sharing import awaits_leader, finds_leader
 from appliance.engine.speculation import Speculation
 from appliance.engine.speed import Pace
 from appliance.vocab.spec import EngineSettings
 
-SHARE_TOKENS = 32
-"""A sequence waits for another's prefix only if that saves computing this many tokens."""
+GROWTH_TOKENS = 32
+"""Room that each running sequence has to grow by when another begins, lest that is preempted again at once."""
 
 FUSED_TOKENS = 48
 """The rest of a prompt that comes in one pass with its first token. With a longer one the weights that a pass more
@@ -219,7 +220,7 @@ class Scheduler:
         if self.held or not self._waiting or not self._running:
             return None
         first, last = self._waiting[0], max(self._running, key=_rank)
-        if first.pending or first.behind or not last.behind or self._awaits_leader(first):
+        if first.pending or first.behind or not last.behind or awaits_leader(first, self._running):
             return None
         return None if len(self._running) < self._rows and self._fits(first) else last
 
@@ -244,54 +245,21 @@ class Scheduler:
         for sequence in islice(self._shares.line(self._waiting), max(0, places)):
             if sequence.pending or not self._fits(sequence):
                 break  # the first in line goes first, however small the others are
-            if self._awaits_leader(sequence):
+            if awaits_leader(sequence, self._running):
                 continue
             if sequence.rules.scores is not None:  # every token of it has to be computed
                 opened.append(self._open(sequence, NO_MATCH))
                 continue
             match = self.prefixes.match(sequence.known, sequence.namespace)
-            if not self._finds_leader(sequence, match.length):
+            if not (self.prefixes.enabled and finds_leader(sequence, match.length, self._running)):
                 opened.append(self._open(sequence, match))
         return tuple(opened)
 
     def _fits(self, sequence: Sequence) -> bool:
-        """One alone always runs. Beside others there must be room for some steps, or it is given up again at once."""
+        """Whether it may run now; one alone always may."""
         if not self._running:
             return True
-        slack = SHARE_TOKENS * len(self._running)
-        return self._have_room((*self._running, sequence), slack)
-
-    def _awaits_leader(self, sequence: Sequence) -> bool:
-        """Whether the prefix it waits for is still being computed."""
-        if sequence.awaits is None:
-            return False
-        leader, length = sequence.awaits
-        if leader in self._running and (length in leader.due or length in leader.taking):
-            return True
-        sequence.awaits = None
-        return False
-
-    def _finds_leader(self, sequence: Sequence, cached: int) -> bool:
-        """Whether to hold it back until another has computed a prefix that both share."""
-        if not self.prefixes.enabled:
-            return False
-        for leader in self._running:
-            if (
-                (leader.decodes and not leader.taking)
-                or leader.namespace not in (sequence.namespace, PINNED)
-                or leader.id in sequence.leaders
-            ):
-                continue
-            shared = min(common_prefix(leader.known, sequence.known), sequence.prefill_end, leader.prefill_end)
-            if leader.decodes:  # what it computed is there once the step that computes it has landed
-                shared = max((length for length in leader.taking if length <= shared), default=0)
-            if shared >= cached + SHARE_TOKENS:
-                sequence.leaders.add(leader.id)
-                sequence.awaits = (leader, shared)
-                if shared not in leader.due and shared not in leader.taking:
-                    insort(leader.due, shared)
-                return True
-        return False
+        return self._have_room((*self._running, sequence), GROWTH_TOKENS * len(self._running))
 
     def _open(self, sequence: Sequence, match: Match) -> Opening:
         self._waiting.remove(sequence)
