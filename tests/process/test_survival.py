@@ -68,8 +68,10 @@ async def test_one_poison_request_among_sixteen_is_the_only_one_to_fail(site, po
         assert engine(supervisor).leases == 0
 
 
-async def test_a_request_its_device_faults_on_is_the_only_one_to_fail(site):
-    site.script("m", text="{last} " * 60, step_ms=1, when=[{"contains": "poison", "fault_after": 3}])
+@pytest.mark.parametrize("at", ["wait", "launch", "open"])
+async def test_a_request_its_device_faults_on_is_the_only_one_to_fail(site, at):
+    poison = {"contains": "poison", "fault_after": 3, "fault_at": at}
+    site.script("m", text="{last} " * 60, step_ms=1, when=[poison])
     deployment = site.deployment({"m": {}})
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
