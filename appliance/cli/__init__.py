@@ -1,5 +1,6 @@
 """The command line: which word runs which function. A command is imported only when it is asked for."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -36,13 +37,22 @@ FAILURE, INTERRUPTED = 1, 130
 
 def main() -> None:
     """The console script: run a command, and end with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        # Nothing can be written any more, nor need Python try it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = code or _cannot(error)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line; its exit code. Errors of ours are printed to stderr, one line and its fix each."""
     import typer
 
+    from appliance.config.problem import Rejected
     from appliance.errors import ApplianceError
 
     asked = arguments[0] if arguments and arguments[0] in COMMANDS else None
@@ -60,12 +70,24 @@ def run(arguments: list[str]) -> int:
         code = app(arguments, prog_name="appliance", standalone_mode=True)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else FAILURE if ended.code else 0
+    except Rejected as rejected:
+        print(rejected, file=sys.stderr)
+        return rejected.exit_code
     except ApplianceError as error:
         print(f"appliance: {error}", file=sys.stderr)
         return int(getattr(error, "exit_code", FAILURE))
+    except OSError as error:
+        return _cannot(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     return int(code or 0)
+
+
+def _cannot(error: OSError) -> int:
+    """Say what the system refused, of a file or of the output."""
+    if not isinstance(error, BrokenPipeError):
+        print(f"appliance: {error.filename or 'the output'}: {error.strerror or error}", file=sys.stderr)
+    return FAILURE
 
 
 def _describe() -> None:

@@ -25,6 +25,13 @@ class NotReachable(ApplianceError):
     exit_code: ClassVar[int] = 3
 
 
+class NotYours(ApplianceError):
+    """Somebody else's appliance serves the file."""
+
+    code = "not_permitted"
+    exit_code: ClassVar[int] = 77
+
+
 class Refused(ApplianceError):
     """The appliance said no; `problems` as it gave them, where it was about a file."""
 
@@ -36,7 +43,7 @@ class Refused(ApplianceError):
 
 
 class AdminClient:
-    """Speaks to the appliance that serves `file`. Every method raises NotReachable and Refused.
+    """Speaks to the appliance that serves `file`. Every method raises NotReachable, NotYours and Refused.
 
     Without an answer's own time limit, such as `timeout` of a wait, there is none.
     """
@@ -67,14 +74,14 @@ class AdminClient:
             # The appliance ended in the middle.
             return
         except httpx.TransportError as error:
-            raise self._not_reachable() from error
+            raise self._closed(error) from error
 
     def _ask(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: bytes | None) -> Any:
         try:
             with self._client() as client:
                 response = client.request(method, f"{BASE}{path}", params=query, headers=headers, content=body)
         except httpx.TransportError as error:
-            raise self._not_reachable() from error
+            raise self._closed(error) from error
         if response.is_error:
             raise _refused(response)
         return response.json()
@@ -84,7 +91,15 @@ class AdminClient:
         timeout = httpx.Timeout(None, connect=CONNECT_SECONDS)
         return httpx.Client(transport=transport, base_url="http://appliance", timeout=timeout)
 
-    def _not_reachable(self) -> NotReachable:
+    def _closed(self, error: BaseException | None) -> ApplianceError:
+        """Why nobody answered."""
+        while error is not None:
+            if isinstance(error, PermissionError):
+                message = f"what serves {self._file} answers only the user who started it ({self._path})"
+                return NotYours(f"{message}; ask as that user, or set APPLIANCE_HOME to a directory of yours")
+            error = error.__context__
+        if not self._file.exists():
+            return NotReachable(f"there is no {self._file}; write one with `appliance init`, or name one with -f")
         return NotReachable(f"nothing serves {self._file} now; start it with `appliance up -f {self._file}`")
 
 

@@ -47,7 +47,7 @@ def config(
     try:
         found = find_origins(explain, known)
     except NoSuchSetting as error:
-        typer.echo(str(error), err=True)
+        typer.echo(f"appliance: {error}", err=True)
         raise typer.Exit(USAGE) from None
     _print(found, as_json, (line for origin in found for line in block(origin)))
 

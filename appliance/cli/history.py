@@ -9,7 +9,7 @@ import typer
 
 from appliance.cli.admin_client import AdminClient, NotReachable
 from appliance.cli.reading import read
-from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, table, tell
+from appliance.cli.telling import DEFAULT_FILE, AsJson, File, failing, note, table, tell
 from appliance.config.deployment import Deployment
 from appliance.config.diff import diff as difference
 from appliance.config.load import covered
@@ -30,8 +30,10 @@ def history(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     kept = [_row(generation, running) for generation in _journal(file).history()]
     if as_json:
         tell("history", {"generations": kept})
-    else:
+    elif kept:
         typer.echo(table(HEAD, [_shown(row) for row in kept]))
+    else:
+        note(f"nothing is kept of {file}: it was never served")
 
 
 def diff(

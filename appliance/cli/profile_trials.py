@@ -94,7 +94,8 @@ def new(
             with path.open("x", encoding="utf-8") as out:
                 out.write(text)
         except OSError as error:
-            note(f"appliance: {path} cannot be written: {error.strerror}; delete it first, or choose another name")
+            hint = "; delete it first, or choose another name" if isinstance(error, FileExistsError) else ""
+            note(f"appliance: {error.filename or path} cannot be written: {error.strerror}{hint}")
             raise typer.Exit(CANNOT_WRITE) from None
     if as_json:
         tell("profiles new", {"family": name, "file": str(path)})

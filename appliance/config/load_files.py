@@ -49,7 +49,9 @@ class Reader:
         try:
             data = self.contents[absolute] = self.data(absolute)
         except OSError as error:
-            hint = "name one with -f" if isinstance(error, FileNotFoundError) else ""
+            hint = (
+                "write one with `appliance init`, or name one with -f" if isinstance(error, FileNotFoundError) else ""
+            )
             return at(place, "E108", (), f"cannot be read: {error.strerror or error}", hint)
         try:
             text = data.decode("utf-8-sig")

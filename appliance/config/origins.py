@@ -77,7 +77,7 @@ def find_origins(text: str, known: Origins) -> list[Origin]:
     below = [names[name] for name in names if name.startswith(f"{text}.")]
     if not below:
         near = did_you_mean(text, names)
-        raise NoSuchSetting(f"there is no setting {text}{f'; {near}' if near else ''}")
+        raise NoSuchSetting(f"there is no setting {text}; {near or '`appliance config --origins` lists them'}")
     return [known[path] for path in dict.fromkeys(below)]
 
 

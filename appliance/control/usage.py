@@ -4,6 +4,8 @@ Two tables: the total of every key's day, which its quota is held against, and f
 every model, which is for people.
 """
 
+import errno
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -170,4 +172,6 @@ def recorded(path: Path, since: float, until: float) -> Iterator[Record]:
             for hour, key, model, *counts in connection.execute(_SELECT, (since // HOUR, until / HOUR)):
                 yield Record(hour * HOUR, key, model, Used(*counts))
     except sqlite3.Error as error:
+        if not os.access(path, os.R_OK):
+            raise Unreadable(f"{path} cannot be read: {os.strerror(errno.EACCES)}") from None
         raise Unreadable(f"{path} cannot be read: {error}; move it away, and a new one is begun") from None

@@ -14,6 +14,7 @@ from sanic import HTTPResponse, Request
 from appliance.config import units
 from appliance.config.deployment import ModelSpec
 from appliance.config.render import Estimate
+from appliance.config.suggest import did_you_mean
 from appliance.control.beside import beside
 from appliance.control.conditions import missing
 from appliance.control.events import Event, Events
@@ -240,11 +241,13 @@ def _one(admin: Admin, name: str) -> types.ModelAnswer:
 
 def _model(admin: Admin, name: str) -> ModelSpec:
     name = unquote(name)
-    spec = admin.context.running.deployment.models.get(name)
+    deployment = admin.context.running.deployment
+    spec = deployment.models.get(name)
     if spec is None:
-        raise UnknownModel(
-            f"there is no model {name[:200]!r} in this deployment; `appliance ps` lists them", param="model"
-        )
+        alias = deployment.aliases.get(name)
+        near = f"this is an alias of {alias.model}" if alias else did_you_mean(name, deployment.models)
+        hint = near or "`appliance ps` lists them"
+        raise UnknownModel(f"there is no model {name[:200]!r} in this deployment; {hint}", param="model")
     return spec
 
 

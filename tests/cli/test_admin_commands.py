@@ -1,5 +1,6 @@
 """The commands that speak to a running appliance, as a shell sees them."""
 
+import errno
 import json
 import re
 import signal
@@ -65,6 +66,38 @@ def test_without_an_appliance_a_command_exits_3_and_says_what_to_do(
     assert f"`appliance up -f {shell.file}`" in shell.errors
     said = json.loads(shell(command, *arguments, "--json", code=3))
     assert (said["ok"], said["diagnostics"][0]["code"]) == (False, "not_reachable")
+
+
+def test_without_a_file_it_is_that_which_is_missing(shell: Shell) -> None:
+    shell.file.unlink()
+    shell("ps", code=3)
+    assert f"there is no {shell.file}; write one with `appliance init`" in shell.errors
+
+
+def test_what_another_user_serves_is_said_to_be_theirs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    # Root is refused nothing, so that a socket's mode alone would not show this everywhere.
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    shell("ps", code=77)
+    assert f"what serves {shell.file} answers only the user who started it" in shell.errors
+    assert json.loads(shell("history", "--json", code=77))["diagnostics"][0]["code"] == "not_permitted"
+
+
+def test_a_file_that_was_never_served_has_no_history(shell: Shell) -> None:
+    assert shell("history") == ""
+    assert "never served" in shell.errors
+
+
+def test_an_alias_is_not_loaded_but_its_model_named(shell: Shell) -> None:
+    shell.file.write_text(shell.file.read_text() + ALIAS)
+    with Up.start(shell.file) as running:
+        running.wait_for("ready")
+        shell("load", "fast", code=1)
+        assert "this is an alias of demo" in shell.errors
+        shell("load", "dmeo", code=1)
+        assert "did you mean demo?" in shell.errors
 
 
 def test_ps_shows_every_model(shell: Shell, running: Up) -> None:

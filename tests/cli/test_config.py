@@ -86,7 +86,7 @@ def test_every_origin_is_a_line(app: typer.Typer) -> None:
 def test_a_setting_that_is_not_there_is_a_usage_error(app: typer.Typer) -> None:
     result = CliRunner().invoke(app, ["--explain", "models.nxet.context"])
     assert result.exit_code == 2
-    assert result.stderr == "there is no setting models.nxet.context; did you mean models.next.context?\n"
+    assert result.stderr == "appliance: there is no setting models.nxet.context; did you mean models.next.context?\n"
 
 
 def test_only_one_question_at_a_time(app: typer.Typer) -> None:

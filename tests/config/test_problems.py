@@ -35,7 +35,9 @@ def test_every_error_code_has_a_case_and_every_code_an_explanation() -> None:
         pytest.param(b"\xef\xbb\xbf\n", "1:1 error[E107] the file is empty", id="only a byte order mark"),
         pytest.param(b"version: 1\n# caf\xe9\n", "2:6 error[E108] not UTF-8; save it as UTF-8", id="latin-1"),
         pytest.param(
-            None, "1:1 error[E108] cannot be read: No such file or directory; name one with -f", id="missing"
+            None,
+            "1:1 error[E108] cannot be read: No such file or directory; write one with `appliance init`, or",
+            id="missing",
         ),
     ],
 )
