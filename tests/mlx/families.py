@@ -152,6 +152,29 @@ MORE: dict[str, dict[str, object]] = {
             "use_qk_norm": True,
         },
     },
+    "plamo3, windows that are wider in a prompt": {
+        "model_type": "plamo3",
+        "window_size": 8,
+        "sliding_window_pattern": 2,
+    },
+    "minimax-m3, blocks of places": {
+        "model_type": "minimax_m3_vl",
+        "text_config": COMMON
+        | {
+            "intermediate_size": 32,
+            "dense_intermediate_size": 128,
+            "shared_intermediate_size": 32,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "rotary_dim": 8,
+            "moe_layer_freq": [0, 1],
+            "sparse_attention_freq": [0, 1],
+            "index_n_heads": 2,
+            "index_head_dim": 16,
+            "index_block_size": 8,
+            "index_topk_blocks": 2,
+        },
+    },
     "gemma2, one row at a time": {
         "model_type": "gemma2",
         "attn_logit_softcapping": 50.0,

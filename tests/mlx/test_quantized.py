@@ -10,7 +10,7 @@ import pytest
 from mlx_lm.models.cache import BatchKVCache, KVCache
 
 from appliance.engine import disk_entry
-from appliance.engine.backend import Batch, Opening
+from appliance.engine.backend import Batch, Chunk, Opening
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow, exact, quantized
@@ -18,7 +18,7 @@ from appliance.errors import LoadFailed
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, KvForm
 from tests.mlx.driving import SETTINGS, Job, run
-from tests.mlx.families import FAMILIES, make
+from tests.mlx.families import FAMILIES, MORE, make
 from tests.mlx.test_batch import jobs, prefill, prompts
 
 HEADS, WIDTH, GROUP = 2, 32, 32
@@ -76,6 +76,41 @@ def test_a_long_row_is_packed_and_a_short_one_is_not_until_it_has_grown(checkpoi
         step.begin()
         step.wait()
     assert packs(engine.snapshot(1, 22))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 19, 20, 21, 40], ids=lambda tokens: f"{tokens} at a time")
+def test_up_to_where_rows_are_packed_they_hold_what_exact_rows_hold(tmp_path: Path, chunk: int) -> None:
+    """At every layer: what is above the first is made of what the first looked at."""
+    directory = make(tmp_path / "plain", KINDS["plain"])
+    form = FORMS["from a token on"]
+    prompt = prompts(1, seed=7)[0] * 3
+    (whole,) = prefill(engine_of(directory), 1, prompt[: form.from_token], form.from_token)
+    assert isinstance(whole, kv.KVSnapshot)
+    engine = engine_of(directory, kv=form)
+    engine.open(Opening(1, [*prompt, 5], 0, None, Sampling(temperature=0), len(prompt) + 1))
+    for start in range(0, len(prompt), chunk):
+        part = prompt[start : start + chunk]
+        step = engine.launch(Batch((), (Chunk(1, start, part, last=start + chunk >= len(prompt)),)))
+        step.begin()
+        step.wait()
+    less = engine.snapshot(1, form.from_token)
+    assert isinstance(less, kv.KVSnapshot)
+    for exactly, ours in zip(whole.caches, less.caches, strict=True):
+        numbers = [triple[0] for cache in (quantized(exactly, form), ours) for triple in (cache.keys, cache.values)]
+        for a, b in zip(numbers[:2], numbers[2:], strict=True):
+            assert (a == b).mean() > 0.99  # noise may have rounded one of them to the next
+
+
+def test_a_packed_row_stands_for_no_shorter_prefix_than_rows_that_are_packed(checkpoint: Path) -> None:
+    engine = engine_of(checkpoint, kv=FORMS["from a token on"])
+    exactly, least, longer = prefill(engine, 1, [5] * 30, 19, 20, 30)
+    (short,) = prefill(engine, 2, [5] * 20, 20)
+    assert short is not None and longer is not None
+    assert (packs(short), packs(longer)) == (False, True)
+    if kv.trimmable(longer.caches):
+        assert exactly is None
+        assert least is not None
+        assert (least.shortest, longer.shortest, short.shortest) == (0, 20, 0)
 
 
 def packs(stored: Any) -> bool:
@@ -282,6 +317,12 @@ SLIDING = FAMILIES["gemma3, sliding window"] | {"head_dim": 32}
         pytest.param(FAMILIES["mamba, state only"], {"kv": KvForm(bits=8)}, "ArraysCache cannot", id="a state"),
         pytest.param(
             FAMILIES["llama, plain cache"], {"kv": KvForm(bits=8)}, "kv: ", id="a group that does not divide"
+        ),
+        pytest.param(
+            MORE["gemma2, one row at a time"] | {"head_dim": 32},
+            {"kv": KvForm(bits=8, group=32)},
+            "kv: this model's own attention does not take",
+            id="attention of its own",
         ),
         pytest.param(SLIDING, {"max_kv": 64}, "max_kv: .*window", id="a window over windows"),
         pytest.param(

@@ -11,6 +11,7 @@ from appliance.engine.backend import Opening
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.kv import Caches, KVSnapshot
 from appliance.engine.mlx.probe import refuses
+from appliance.engine.mlx.quirks import mended
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import EngineSettings, KvForm
 
@@ -46,7 +47,7 @@ class KVStore:
 
     def fresh(self) -> Caches:
         """Empty exact caches."""
-        caches = kv.fresh(self._model)
+        caches = mended(self._model, kv.fresh(self._model))
         if self._window is None:
             return caches
         if not all(type(cache) in (KVCache, ArraysCache) for cache in caches):
