@@ -67,7 +67,7 @@ THIRD: dict[str, set[str]] = {
 
 PURE = [
     "errors.py", "vocab", "wire", "text", "grammar", "protocols", "config/[!l]*.py", "control/registry.py",
-    "control/rules.py", "control/hands.py", "control/loads.py", "control/ledger.py", "control/attention.py",
+    "control/rules.py", "control/overrides.py", "control/loads.py", "control/ledger.py", "control/attention.py",
     "control/activations.py",
     "control/demand.py", "control/status.py",
     "control/eviction.py", "control/residency.py", "control/recurrence.py", "control/rollback.py", "control/turns.py",

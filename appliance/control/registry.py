@@ -9,7 +9,7 @@ what happened; `settle` alone decides what follows, so each rule stands in one p
 from collections.abc import Mapping
 from dataclasses import replace
 
-from appliance.control import failures, hands, loads, rollback
+from appliance.control import failures, loads, overrides, rollback
 from appliance.control.residency import (
     IN_MEMORY,
     Effect,
@@ -38,7 +38,7 @@ def on_apply(
     state, wants, names = rollback.keep_rolled(state, wants, names)
     state = replace(state, former=rollback.former(state, wants, names))
     replaced = _replacements(state, names)
-    kept_out = {fingerprint for fingerprint in wants if hands.kept_out(state, _models(names, fingerprint))}
+    kept_out = {fingerprint for fingerprint in wants if overrides.kept_out(state, _models(names, fingerprint))}
     engines: dict[str, Engine] = {
         fingerprint: _adopt(state.engines.get(fingerprint), want, fingerprint in replaced, fingerprint in kept_out)
         for fingerprint, want in wants.items()
@@ -193,7 +193,7 @@ def on_load(state: Registry, model: str, now: float) -> Transition:
         return state, []
     engine = state.engines[fingerprint]
     wanted = engine.wanted or engine.stopping or engine.state is EngineState.COLD
-    return settle(hands.loaded(state.put(replace(engine, wanted=wanted, keep=None)), model), [], now)
+    return settle(overrides.loaded(state.put(replace(engine, wanted=wanted, keep=None)), model), [], now)
 
 
 def on_unload(state: Registry, fingerprint: str, at_once: bool, now: float) -> Transition:
@@ -207,12 +207,12 @@ def on_unload(state: Registry, fingerprint: str, at_once: bool, now: float) -> T
     told: list[Effect] = [Reject(waiter.id, unloaded(engine.want.model)) for waiter in engine.waiters]
     leaving = engine.state in IN_MEMORY and not engine.stopping
     left = replace(engine, wanted=False, waiters=(), leaving=leaving)
-    return settle(hands.unloaded(state.put(left), fingerprint), told, now)
+    return settle(overrides.unloaded(state.put(left), fingerprint), told, now)
 
 
 def on_pin(state: Registry, model: str, until: float, now: float) -> Transition:
     """This model is pinned until then on top of what the deployment pins; a time that has passed takes it back."""
-    return settle(hands.pinned(state, model, until), [], now)
+    return settle(overrides.pinned(state, model, until), [], now)
 
 
 def on_close(state: Registry, now: float) -> Transition:

@@ -124,7 +124,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
+class Override:
     """What somebody did to a model: `loaded` it (True), unloaded it (False); pinned it until a time."""
 
     pinned_until: float = -math.inf
@@ -144,7 +144,7 @@ class RolledBack:
 class Registry:
     """`names` maps each model to the fingerprint that serves it; `spawned` is the newest process number, `sharing`
     the budget and the processes the last Share was for. `capacity` bytes of this machine engines have or could get,
-    None where that was not measured; `aside` are those that processes without weights take of the budget. `hands`
+    None where that was not measured; `aside` are those that processes without weights take of the budget. `overrides`
     holds, by model, what was done by hand and still is so.
     """
 
@@ -155,7 +155,7 @@ class Registry:
     aside: int = 0
     former: Mapping[str, Want] = field(default_factory=dict)
     rolled: Mapping[str, RolledBack] = field(default_factory=dict)
-    hands: Mapping[str, Hand] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
     spawned: int = 0
     sharing: tuple[int, ...] = ()
     closing: bool = False

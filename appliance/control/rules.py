@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from appliance.control import eviction, hands, rollback, turns
+from appliance.control import eviction, overrides, rollback, turns
 from appliance.control.loads import evict, load
 from appliance.control.residency import (
     IN_MEMORY,
@@ -27,7 +27,7 @@ def settle(state: Registry, effects: list[Effect], now: float) -> Transition:
     # A load that begins ends the making way for it, and the last rule may hand a model back to its old engine.
     while (reached := (len(effects), state.rolled)) != seen:
         seen = reached
-        for rule in (hands.follow, _part, _retire, _tire, _grant, _unload, _shrink, load, hands.follow):
+        for rule in (overrides.follow, _part, _retire, _tire, _grant, _unload, _shrink, load, overrides.follow):
             state, caused = rule(state, now)
             effects += caused
     resident = [engine for engine in state.engines.values() if engine.state in IN_MEMORY]
@@ -134,7 +134,7 @@ def _unload_at(engine: Engine) -> float:
 def _next_look(state: Registry, now: float) -> float:
     idle = (_unload_at(engine) for engine in state.engines.values())
     probes = (e.failure.retry_at for e in state.engines.values() if (e.wanted or e.waiters) and e.failure)
-    pins = (at for at in hands.ends(state) if at > now)
+    pins = (at for at in overrides.ends(state) if at > now)
     turn = (at for at in turns.next_turn(state, now) if at > now)
     return min((*idle, *probes, *pins, *turn), default=math.inf)
 

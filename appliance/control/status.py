@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from appliance.config.deployment import Deployment
-from appliance.control import demand, hands, line, rules
+from appliance.control import demand, line, overrides, rules
 from appliance.control.line import Standing
 from appliance.control.residency import Engine, EngineState, Registry
 from appliance.vocab.spec import ModelInfo
@@ -83,7 +83,7 @@ def describe(
     shown = [
         replace(
             status,
-            drift=hands.drift(state, status.name, now),
+            drift=overrides.drift(state, status.name, now),
             standing=line.standing(state, state.engines[status.fingerprint], now),
         )
         for status in shown

@@ -99,8 +99,8 @@ class Supervisor:
             self._registrar, self._processes.runs, self.next_id, self._supply.progress, fetch_patience
         )
         self.acquire, self.clear = self._leases.acquire, self._leases.clear
-        hands = ByHand(self._registrar, self._processes.hurry)
-        self.load, self.unload, self.pin, self.forgive = hands.load, hands.unload, hands.pin, hands.forgive
+        by_hand = ByHand(self._registrar, self._processes.hurry)
+        self.load, self.unload, self.pin, self.forgive = by_hand.load, by_hand.unload, by_hand.pin, by_hand.forgive
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from appliance.config.deployment import RetryLoad
-from appliance.control import hands, registry
+from appliance.control import overrides, registry
 from appliance.control.eviction import Policy
 from appliance.control.residency import (
     EngineState,
@@ -485,7 +485,7 @@ def test_a_pin_by_hand_ends_with_its_time():
 
 
 def said(machine, model="m"):
-    return hands.drift(machine.state, model, machine.now)
+    return overrides.drift(machine.state, model, machine.now)
 
 
 def test_a_load_by_hand_is_drift_until_the_model_is_unloaded():

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from appliance.config.units import show_duration
-from appliance.control.residency import Engine, EngineState, Hand, Registry, Transition
+from appliance.control.residency import Engine, EngineState, Override, Registry, Transition
 
-_NOTHING = Hand()
+_NOTHING = Override()
 MINUTE = 60
 
 
@@ -17,28 +17,29 @@ def pinned(state: Registry, model: str, until: float) -> Registry:
 
 
 def loaded(state: Registry, model: str) -> Registry:
-    """This model was wanted in memory."""
+    """Somebody wanted this model in memory."""
     return _put(state, model, replace(_of(state, model), loaded=True))
 
 
 def unloaded(state: Registry, fingerprint: str) -> Registry:
-    """The models of this engine were wanted out of memory: whatever else was said of them is over."""
+    """Somebody wanted the models of this engine out of memory; earlier overrides of them are over."""
     for model in _models(state, fingerprint):
-        state = _put(state, model, Hand(loaded=False))
+        state = _put(state, model, Override(loaded=False))
     return state
 
 
 def kept_out(state: Registry, models: set[str]) -> bool:
-    """Whether one of these stays out of memory until somebody asks for it, whatever the deployment says."""
+    """Whether one of these models stays out of memory until a request comes, whatever the deployment says."""
     return any(_of(state, model).loaded is False for model in models)
 
 
 def follow(state: Registry, now: float) -> Transition:
-    """Pins hold as long as they were wished; what was done is over once a request or the idle clock undid it."""
-    hands = {model: hand for model, hand in _lasting(state, now) if hand != _NOTHING}
-    if hands != state.hands:
-        state = replace(state, hands=hands)
-    pinned = {state.names[model] for model, hand in hands.items() if model in state.names and hand.pinned_until > now}
+    """Pins hold as long as was asked; a load or unload by hand is over once a request or the idle clock undid it."""
+    overrides = {model: override for model, override in _lasting(state, now) if override != _NOTHING}
+    if overrides != state.overrides:
+        state = replace(state, overrides=overrides)
+    wished = {model for model, override in overrides.items() if override.pinned_until > now}
+    pinned = {state.names[model] for model in wished & state.names.keys()}
     return state.each(lambda engine: _pin(engine, True if engine.want.fingerprint in pinned else None)), []
 
 
@@ -46,12 +47,12 @@ def _pin(engine: Engine, pin: bool | None) -> Engine:
     return engine if engine.pin is pin else replace(engine, pin=pin)
 
 
-def _lasting(state: Registry, now: float) -> Iterator[tuple[str, Hand]]:
-    for model, hand in state.hands.items():
+def _lasting(state: Registry, now: float) -> Iterator[tuple[str, Override]]:
+    for model, override in state.overrides.items():
         engine = state.engines.get(state.names.get(model, ""))
-        over = engine is not None and hand.loaded is not None and hand.loaded is not _there(engine)
-        hand = replace(hand, loaded=None) if over else hand
-        yield model, hand if hand.pinned_until > now else replace(hand, pinned_until=-math.inf)
+        over = engine is not None and override.loaded is not None and override.loaded is not _there(engine)
+        override = replace(override, loaded=None) if over else override
+        yield model, override if override.pinned_until > now else replace(override, pinned_until=-math.inf)
 
 
 def _there(engine: Engine) -> bool:
@@ -63,25 +64,25 @@ def _there(engine: Engine) -> bool:
 
 def ends(state: Registry) -> Iterator[float]:
     """When pins end."""
-    return (hand.pinned_until for hand in state.hands.values() if hand.pinned_until > -math.inf)
+    return (override.pinned_until for override in state.overrides.values() if override.pinned_until > -math.inf)
 
 
 def drift(state: Registry, model: str, now: float) -> tuple[str, ...]:
     """What of this model is not as the deployment says, in words."""
-    hand, engine = _of(state, model), state.engines.get(state.names.get(model, ""))
+    override, engine = _of(state, model), state.engines.get(state.names.get(model, ""))
     if engine is None:
         return ()
     resident = engine.want.startup or engine.want.pinned
-    return tuple(_said(hand, engine, resident, now))
+    return tuple(_said(override, engine, resident, now))
 
 
-def _said(hand: Hand, engine: Engine, resident: bool, now: float) -> Iterator[str]:
-    if hand.pinned_until > now:
-        left = hand.pinned_until - now
+def _said(override: Override, engine: Engine, resident: bool, now: float) -> Iterator[str]:
+    if override.pinned_until > now:
+        left = override.pinned_until - now
         yield "pinned by hand" if left == math.inf else f"pinned by hand for {_about(left)}"
-    if hand.loaded is True and not resident:
+    if override.loaded is True and not resident:
         yield "loaded by hand"
-    if hand.loaded is False and resident:
+    if override.loaded is False and resident:
         yield "unloaded by hand"
     if engine.keep is not None and engine.keep != engine.want.idle_unload and engine.state is EngineState.READY:
         yield f"kept {_about(engine.keep)} after its last request, which asked for that"
@@ -94,13 +95,13 @@ def _about(seconds: float) -> str:
     return show_duration(math.ceil(seconds / MINUTE) * MINUTE if seconds > 5 * MINUTE else math.ceil(seconds))
 
 
-def _of(state: Registry, model: str) -> Hand:
-    return state.hands.get(model, _NOTHING)
+def _of(state: Registry, model: str) -> Override:
+    return state.overrides.get(model, _NOTHING)
 
 
 def _models(state: Registry, fingerprint: str) -> list[str]:
     return [model for model, served in state.names.items() if served == fingerprint]
 
 
-def _put(state: Registry, model: str, hand: Hand) -> Registry:
-    return replace(state, hands={**state.hands, model: hand})
+def _put(state: Registry, model: str, override: Override) -> Registry:
+    return replace(state, overrides={**state.overrides, model: override})
