@@ -48,9 +48,11 @@ async def generate(
     wrote: Callable[[int, int], None] = lambda index, tokens: None,
 ) -> AsyncGenerator[Indexed, None]:
     """Yield (index, event) of `n` answers drawn with seeds seed, seed+1, …: one Started, deltas, one Finished each.
+
     Several prompts get `n` answers each; the index is that of the prompt times n plus that of the answer. The model
-    stays in memory for `keep` seconds afterwards, where that is given; `hasty` is said to `Supervisor.acquire`. `wrote`
-    is told, by index, how many tokens came: events do not say it, since those of a slow reader are merged.
+    stays in memory for `keep` seconds afterwards, where that is given; `hasty` is passed to `Supervisor.acquire`.
+    `wrote` is called with an index and how many tokens came: events do not say it, since those of a slow reader are
+    merged.
 
     Raises what `Supervisor.acquire` raises, the error an engine reported, TimedOut past a deadline, and EngineDied
     when engines die of this request even when it is alone.
