@@ -101,8 +101,8 @@ class Events(msgspec.Struct, frozen=True, tag="events", array_like=True):
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong", array_like=True):
-    """Answer to a ping, with the engine's gauges: rows running, requests waiting, bytes of KV, of the prefix cache and
-    of the adapters in memory.
+    """Answer to a ping, with the engine's gauges: rows running, requests waiting, bytes of KV, of the prefix cache
+    and of the adapters in memory.
     """
 
     nonce: int
