@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from appliance.engine.mlx.filters import draw_covered, draw_narrow, draw_plain, draw_wide
+from appliance.engine.mlx.filters import _likeliest, draw_covered, draw_narrow, draw_plain, draw_wide
 from appliance.engine.mlx.penalties import Penalties
 from appliance.engine.mlx.randomness import uniform
 from appliance.engine.mlx.rows import SampleRow
@@ -79,6 +79,19 @@ def test_draws_follow_the_distribution_that_a_sort_gives(
         found = np.bincount(drawn, minlength=VOCABULARY) / 4000
         assert set(np.flatnonzero(found)) <= set(np.flatnonzero(expected)), name
         assert np.abs(found - expected).max() < 2 / 4000 + 1e-4, name
+
+
+@pytest.mark.parametrize("vocabulary", [5, 300, 20_000, 49_157, 150_000])
+@pytest.mark.parametrize("count", [1, 40, 256])
+@pytest.mark.parametrize("step", [0, 1 / 8], ids=["all different", "many equal"])
+def test_the_likeliest_are_those_that_a_sort_puts_first(vocabulary: int, count: int, step: float) -> None:
+    drawn = np.random.default_rng(5).normal(0, 3, (2, vocabulary)).astype(np.float32)
+    logits = np.round(drawn / step) * step if step else drawn
+    candidates, weights = map(np.array, _likeliest(mx.array(logits), count))
+    best = -np.sort(-logits, axis=-1)[:, :count]
+    assert all(len(set(row)) == len(row) for row in candidates.tolist())
+    assert np.array_equal(np.take_along_axis(logits, candidates.astype(np.int64), axis=-1), best)
+    assert np.allclose(weights, np.exp(best - best[:, :1]), atol=1e-6)
 
 
 def test_each_row_has_its_own_parameters() -> None:

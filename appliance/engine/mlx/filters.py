@@ -8,13 +8,18 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-# Rows with top-k up to this many candidates never look at the whole vocabulary again.
+from appliance.engine.mlx.cpu_exponential import exp_down
+from appliance.engine.mlx.load import on_cpu
+
 NARROW = 256
+"""Rows with top-k up to this many candidates never look at the whole vocabulary again."""
+_BLOCK = 16
+"""Tokens of which the likeliest is found first, where a few of many are wanted."""
 
 
 def draw_plain(scaled: mx.array, uniform: mx.array) -> mx.array:
     """Draw from softmax(scaled). scaled: (R, V); uniform: (R,) in [0, 1). Returns (R,) token ids."""
-    return _invert(mx.softmax(scaled, axis=-1), uniform)
+    return _invert(_weights(scaled), uniform)
 
 
 def draw_narrow(
@@ -36,7 +41,7 @@ def draw_covered(
     candidates, weights = _likeliest(scaled, NARROW)
     kept = mx.where(weights >= min_p[:, None], weights, 0.0)
     least = weights[:, -1:]
-    everything = mx.exp(scaled - scaled.max(-1, keepdims=True)).sum(-1, keepdims=True)
+    everything = _weights(scaled).sum(-1, keepdims=True)
     bounded = least < min_p[:, None]  # all that min-p keeps is here: top-p counts from what it keeps
     mass = top_p[:, None] * mx.where(bounded, kept.sum(-1, keepdims=True), everything)
     covered = bounded | ((min_p[:, None] == 0) & (top_k[:, None] == 0) & (kept.sum(-1, keepdims=True) >= mass))
@@ -46,11 +51,25 @@ def draw_covered(
 def _likeliest(scaled: mx.array, count: int) -> tuple[mx.array, mx.array]:
     """The `count` likeliest tokens of each row and their weights, 1 for the first: (R, count) both, best first."""
     count = min(count, scaled.shape[-1])
-    candidates = mx.argpartition(-scaled, kth=count - 1, axis=-1)[:, :count]
-    values = mx.take_along_axis(scaled, candidates, axis=-1)
+    candidates, values = _partitioned(scaled, count)
     order = mx.argsort(-values, axis=-1)
     values = mx.take_along_axis(values, order, axis=-1)
     return mx.take_along_axis(candidates, order, axis=-1), mx.exp(values - values[:, :1])
+
+
+def _partitioned(scaled: mx.array, count: int) -> tuple[mx.array, mx.array]:
+    """The `count` likeliest tokens of each row in any order, and their values: (R, count) both. They lie in the
+    `count` blocks whose likeliest are likeliest, so that most of a vocabulary is looked at only for its maximum.
+    """
+    rows, vocabulary = scaled.shape
+    if vocabulary < 4 * _BLOCK * count:
+        candidates = mx.argpartition(-scaled, kth=count - 1, axis=-1)[:, :count]
+        return candidates, mx.take_along_axis(scaled, candidates, axis=-1)
+    padded = mx.pad(scaled, ((0, 0), (0, -vocabulary % _BLOCK)), constant_values=-mx.inf)
+    blocks = padded.reshape(rows, -1, _BLOCK)
+    best = mx.argpartition(-blocks.max(-1), kth=count - 1, axis=-1)[:, :count]
+    within, values = _partitioned(mx.take_along_axis(blocks, best[..., None], axis=1).reshape(rows, -1), count)
+    return mx.take_along_axis(best, within // _BLOCK, axis=-1) * _BLOCK + within % _BLOCK, values
 
 
 def _draw_ranked(candidates: mx.array, weights: mx.array, mass: mx.array, uniform: mx.array) -> mx.array:
@@ -64,7 +83,7 @@ def _draw_ranked(candidates: mx.array, weights: mx.array, mass: mx.array, unifor
 
 def draw_wide(scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.array, uniform: mx.array) -> mx.array:
     """Draw with filters that may keep any number of tokens (top_k 0: all); no sort, see `_floor`."""
-    weights = mx.exp(scaled - scaled.max(-1, keepdims=True))
+    weights = _weights(scaled)
     weights = mx.where(weights >= min_p[:, None], weights, 0.0)
     wanted = mx.where(top_k > 0, top_k, scaled.shape[-1])[:, None]
     by_rank = _floor(weights, lambda kept: kept.sum(-1, keepdims=True) >= wanted, counts=True)
@@ -72,6 +91,12 @@ def draw_wide(scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.arra
     mass = top_p[:, None] * weights.sum(-1, keepdims=True)
     by_mass = _floor(weights, lambda kept: kept.sum(-1, keepdims=True) >= mass, counts=False)
     return _invert(mx.where(weights >= by_mass, weights, 0.0), uniform)
+
+
+def _weights(scaled: mx.array) -> mx.array:
+    """What tokens weigh in softmax(scaled), 1 for the likeliest: (R, V)."""
+    behind = scaled.max(-1, keepdims=True) - scaled
+    return exp_down(behind) if on_cpu() else mx.exp(-behind)
 
 
 def _floor(weights: mx.array, enough: Callable[[mx.array], mx.array], counts: bool) -> mx.array:
