@@ -21,7 +21,7 @@ from appliance.models.store import Store
 def ls(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     """List the downloaded models, most recently used first, with size and who in the deploy file names them."""
     with failing("models", as_json):
-        store, named = _store(file)
+        store, named = of_file(file)
         found = fetched(store)
         if as_json:
             tell("models", [_data(model, named) for model in found])
@@ -37,8 +37,8 @@ def rm(
 ) -> None:
     """Delete a downloaded model, unless the deploy file names it."""
     with failing("models", as_json):
-        store, named = _store(file)
-        wanted = _parsed(source)
+        store, named = of_file(file)
+        wanted = in_full(parsed(source))
         model = next((model for model in fetched(store) if wanted in map(in_full, model.sources)), None)
         if model is None:
             raise BadRequest(f"{source} was not fetched; `appliance models ls` lists what was")
@@ -52,7 +52,7 @@ def rm(
             typer.echo(f"removed {model.name}: {size(model.bytes)}")
 
 
-def _store(file: Path) -> tuple[Store, dict[str, Source]]:
+def of_file(file: Path) -> tuple[Store, dict[str, Source]]:
     """Where models are kept by this file, if it is there, and the sources it names."""
     if not file.exists():
         return Store(), {}
@@ -60,10 +60,11 @@ def _store(file: Path) -> tuple[Store, dict[str, Source]]:
     return Store().within(deployment.storage), sources_of(deployment)
 
 
-def _parsed(text: str) -> str:
+def parsed(text: str) -> Source:
+    """A source as it is written. Raises BadRequest."""
     catalogue = {name: listed.source for name, (_, listed) in families().catalogue.items()}
     try:
-        return in_full(parse(text, os.getcwd(), catalogue, home=str(Path.home())))
+        return parse(text, os.getcwd(), catalogue, home=str(Path.home()))
     except ValueError as error:
         raise BadRequest(str(error)) from None
 

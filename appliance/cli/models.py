@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.catalogue import search, verify
+from appliance.cli.intact_models import check
 from appliance.cli.kept_models import ls, rm
 from appliance.cli.offline import examine
 from appliance.cli.reading import read
@@ -33,6 +34,7 @@ models = typer.Typer(
 )
 models.command()(search)
 models.command()(verify)
+models.command()(check)
 models.command()(ls)
 models.command()(rm)
 
