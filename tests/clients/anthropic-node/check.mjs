@@ -1,4 +1,4 @@
-// Anthropic's own client for JavaScript: messages, its stream helper, counting.
+// Anthropic's own client for JavaScript: messages, its stream helper, counting, batches.
 import Anthropic from '@anthropic-ai/sdk'
 import assert from 'node:assert/strict'
 import test from 'node:test'
@@ -45,6 +45,16 @@ test('the result of a tool', async () => {
 test('thinking, streamed', async () => {
   const answer = await client.messages.stream(asked('ponder', 'thinker')).finalMessage()
   assert.deepEqual(answer.content.map((block) => block.thinking ?? block.text), ['hm, hm', 'yes'])
+})
+
+test('a batch and its results', async () => {
+  const requests = ['a', 'b'].map((id) => ({ custom_id: id, params: asked(id) }))
+  const { id } = await client.messages.batches.create({ requests })
+  while ((await client.messages.batches.retrieve(id)).processing_status !== 'ended');
+  const told = {}
+  for await (const { custom_id, result } of await client.messages.batches.results(id)) told[custom_id] = result.message.content[0].text
+  assert.deepEqual(told, { a: 'You said: a', b: 'You said: b' })
+  await client.messages.batches.delete(id)
 })
 
 test('an unknown model', async () => {
