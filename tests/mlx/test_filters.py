@@ -54,6 +54,8 @@ def drawer(top_k: int, top_p: float, min_p: float) -> dict[str, Callable[[mx.arr
     ways = {
         "wide": lambda x, u: draw_wide(x, many(top_k, len(x)), many(top_p, len(x)), many(min_p, len(x)), u),
     }
+    if top_k == 0:
+        ways["wide, no row by rank"] = lambda x, u: draw_wide(x, None, many(top_p, len(x)), many(min_p, len(x)), u)
     if 0 < top_k <= 256:
         ways["narrow"] = lambda x, u: draw_narrow(
             x, many(top_k, len(x)), many(top_p, len(x)), many(min_p, len(x)), top_k, u

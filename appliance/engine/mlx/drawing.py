@@ -47,13 +47,14 @@ class Drawn:
             on_cpu()
         ):  # there, passes over a vocabulary cost more than a look at the likeliest and, seldom, a second draw
             return draw_covered(scaled, self.top_k, self.top_p, self.min_p, chances)
-        return draw_wide(scaled, self.top_k, self.top_p, self.min_p, chances), None
+        return draw_wide(scaled, self.top_k if self.widest else None, self.top_p, self.min_p, chances), None
 
     def draw_fully(self, places: list[int], logits: mx.array, rows: Sequence[SampleRow]) -> mx.array:
         """Draw some of the rows again, from everything they may say."""
         at = mx.array([self.places.index(place) for place in places])
         chances = mx.array([uniform(rows[i].sampling.seed, rows[i].answered) for i in places])
-        return draw_wide(logits / self.temperature[at], self.top_k[at], self.top_p[at], self.min_p[at], chances)
+        top_k = self.top_k[at] if self.widest else None
+        return draw_wide(logits / self.temperature[at], top_k, self.top_p[at], self.min_p[at], chances)
 
 
 def drawn_rows(rows: Sequence[SampleRow]) -> tuple[Drawn, ...]:

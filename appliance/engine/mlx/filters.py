@@ -81,13 +81,18 @@ def _draw_ranked(candidates: mx.array, weights: mx.array, mass: mx.array, unifor
     return mx.take_along_axis(candidates, chosen, axis=-1)[:, 0].astype(mx.int32)
 
 
-def draw_wide(scaled: mx.array, top_k: mx.array, top_p: mx.array, min_p: mx.array, uniform: mx.array) -> mx.array:
-    """Draw with filters that may keep any number of tokens (top_k 0: all); no sort, see `_floor`."""
+def draw_wide(
+    scaled: mx.array, top_k: mx.array | None, top_p: mx.array, min_p: mx.array, uniform: mx.array
+) -> mx.array:
+    """Draw with filters that may keep any number of tokens (top_k 0, or None for all rows: all); no sort, see
+    `_floor`.
+    """
     weights = _weights(scaled)
     weights = mx.where(weights >= min_p[:, None], weights, 0.0)
-    wanted = mx.where(top_k > 0, top_k, scaled.shape[-1])[:, None]
-    by_rank = _floor(weights, lambda kept: kept.sum(-1, keepdims=True) >= wanted, counts=True)
-    weights = mx.where(weights >= by_rank, weights, 0.0)
+    if top_k is not None:
+        wanted = mx.where(top_k > 0, top_k, scaled.shape[-1])[:, None]
+        by_rank = _floor(weights, lambda kept: kept.sum(-1, keepdims=True) >= wanted, counts=True)
+        weights = mx.where(weights >= by_rank, weights, 0.0)
     mass = top_p[:, None] * weights.sum(-1, keepdims=True)
     by_mass = _floor(weights, lambda kept: kept.sum(-1, keepdims=True) >= mass, counts=False)
     return _invert(mx.where(weights >= by_mass, weights, 0.0), uniform)
