@@ -2,25 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from appliance import log
-from appliance.config.deployment import ModelSpec
 from appliance.control import memory, registry
 from appliance.control.demand import Demand
 from appliance.control.handle import EngineHandle
+from appliance.control.hearing import Hearing
 from appliance.control.launch import Backend, Launch
 from appliance.control.machine import Machine
 from appliance.control.run import Run
 from appliance.control.sizes import Sizes
 from appliance.control.spare import Spare
-from appliance.control.speech import Mismatches, Speech, lost
 from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
 from appliance.control.vigil import attended, try_out, watch
 from appliance.control.watchdog import Bound
-from appliance.errors import EngineDied, LoadFailed
+from appliance.errors import LoadFailed
 
 MEASURE_SECONDS = 15.0
 
@@ -32,8 +31,8 @@ class Processes:
 
     Every `start` is answered by the registry's `on_gone`, once, and before it by `on_ready` and `on_lost` where these
     happen. An engine `on_trial` must generate a token before it counts as ready, and read of its template what the
-    engine before it read. `on_death` is called with model, pid
-    and end of one that ended by itself; `counts` holds loads, unloads, deaths and load_failures by kind and model.
+    engine before it read. `on_death` is called with model, pid and end of one that ended by itself; `counts` holds
+    loads, unloads, deaths and load_failures by kind and model.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Processes:
         self._sizes = sizes
         self._bound, self._on_trial, self._on_death, self._next_id = bound, on_trial, on_death, next_id
         self._share = 0
-        self._heard: dict[str, Mismatches] = {}
+        self._hearing = Hearing(own, happen, self.runs, on_trial)
         self.spare = Spare(own)
 
     def start(self, number: int, demand: Demand) -> None:
@@ -97,12 +96,11 @@ class Processes:
 
     def follow(self, demands: Mapping[str, Demand]) -> None:
         """What the deployment now asks of each engine."""
-        named = {model.name for demand in demands.values() for model in demand.models}
-        self._heard = {name: found for name, found in self._heard.items() if name in named}
+        self._hearing.keep({model.name for demand in demands.values() for model in demand.models})
         for number, run in self.runs.items():
             run.demand = demands.get(run.demand.fingerprint, run.demand)
             if run.ready is not None and run.handle is not None:
-                run.listening = self._own(self._listen(run, run.handle), f"probe {number}")
+                self._hearing.listen(number, run, run.handle)
 
     def share(self, size: int) -> None:
         """Each may grow by so many bytes."""
@@ -153,7 +151,7 @@ class Processes:
             async with attended(handle, self._bound):
                 await self._get_ready(number, run, handle)
             self._happen(registry.on_ready, number)
-            run.listening = self._own(self._listen(run, handle), f"probe {number}")
+            self._hearing.listen(number, run, handle)
             self.configure()
             self._replenish()
             await watch(handle, self._bound, run.demand.stall_target)
@@ -180,40 +178,10 @@ class Processes:
                   notes=list(info.notes))  # fmt: skip
         self.counts["loads", name] += 1
         if self._on_trial(run.demand.fingerprint):
-            await try_out(
-                handle, self._next_id(), info.context, run.demand.load_timeout, lambda: self._worse(run, handle)
-            )
+            worse = partial(self._hearing.worse, run, handle)
+            await try_out(handle, self._next_id(), info.context, run.demand.load_timeout, worse)
         await self.measure(number)
         handle.check()
-
-    async def _listen(self, run: Run, handle: EngineHandle) -> None:
-        """Find out whether templates and dialects of its models agree. Nobody waits for that."""
-        with suppress(EngineDied):
-            async for model, found in self._hear(run, handle):
-                self._heard[model.name] = found
-                if found:
-                    self._happen(registry.on_tick)
-
-    async def _worse(self, run: Run, handle: EngineHandle) -> tuple[str, ...]:
-        """What its models do not agree about though they did so far. Raises EngineDied."""
-        heard = [(model.name, found) async for model, found in self._hear(run, handle)]
-        if listening := [other.listening for other in self.runs.values() if other.listening is not None]:
-            await asyncio.wait(listening)
-        # The deployment may have taken back meanwhile what is tried here.
-        on_trial = self._on_trial(run.demand.fingerprint)
-        return tuple(why for name, found in heard for why in lost(self._heard.get(name), found) if on_trial)
-
-    async def _hear(self, run: Run, handle: EngineHandle) -> AsyncIterator[tuple[ModelSpec, Mismatches]]:
-        """What of each model does not agree, asked once for all that speak alike. Raises EngineDied."""
-        for model in run.demand.models:
-            speech = Speech.of(model)
-            if speech not in run.spoken:
-                run.spoken[speech] = None
-                found = run.spoken[speech] = await handle.probe(speech)
-                for message in found.values():
-                    _log.warning("model.dialect_mismatch", model=model.name, reason=message)
-            if (known := run.spoken[speech]) is not None:
-                yield model, known
 
     async def _ended(self, name: str, run: Run, handle: EngineHandle) -> bool:
         if run.stopping:
