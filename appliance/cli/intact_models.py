@@ -55,6 +55,8 @@ def check(
 
 def _checked(source: Source, store: Store) -> Checked:
     places = list(_places(source, store))
+    if source.kind == "fake":
+        raise BadRequest(f"{source.text} is a script: it has no weights to check")
     if not places:
         raise BadRequest(f"{in_full(source)}: its files are not here; `appliance pull {in_full(source)}`")
     return Checked(in_full(source), tuple(file for place in places for file in looked(place)))
