@@ -6,7 +6,7 @@ a new prompt, a prefix hit, a resumption or a recomputation makes no difference.
 
 from bisect import insort
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 
@@ -210,6 +210,8 @@ class Scheduler:
         """Have it recomputed later; its id."""
         self._running.remove(sequence)
         sequence.computed, sequence.decodes = 0, False
+        if sequence.speaks:  # its first token told the prompt's scores
+            sequence.rules = replace(sequence.rules, scores=None)
         sequence.due.clear()
         sequence.taking.clear()
         insort(self._waiting, sequence, key=_rank)
@@ -250,7 +252,7 @@ class Scheduler:
             if sequence.rules.scores is not None:  # every token of it has to be computed
                 opened.append(self._open(sequence, NO_MATCH))
                 continue
-            match = self.prefixes.match(sequence.known, sequence.namespace)
+            match = self._match(sequence)
             if not (self.prefixes.enabled and finds_leader(sequence, match.length, self._running)):
                 opened.append(self._open(sequence, match))
         return tuple(opened)
@@ -260,6 +262,14 @@ class Scheduler:
         if not self._running:
             return True
         return self._have_room((*self._running, sequence), GROWTH_TOKENS * len(self._running))
+
+    def _match(self, sequence: Sequence) -> Match:
+        """What is kept of it. Where that is rounded, one that was given up goes on from no more than it began with:
+        its answer stays what it is.
+        """
+        rounded = self.settings.stored is not None and sequence.started
+        known = sequence.known[: sequence.found.length + 1] if rounded else sequence.known
+        return self.prefixes.match(known, sequence.namespace)
 
     def _open(self, sequence: Sequence, match: Match) -> Opening:
         self._waiting.remove(sequence)

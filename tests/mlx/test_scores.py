@@ -1,13 +1,16 @@
 """A prompt's own tokens are scored as the same tokens are when the model says them."""
 
+from pathlib import Path
+
 import pytest
 
 from appliance.engine.mlx import scores
 from appliance.engine.mlx.backend import MlxBackend
-from appliance.engine.rules import Rules
+from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
 from tests.mlx.driving import Job, backend, run
 from tests.mlx.families import FAMILIES, make
+from tests.mlx.walking import Asked, Engine, Ground
 
 PROMPT = [10, 20, 30, 40, 50]
 
@@ -57,3 +60,12 @@ def test_a_rank_says_how_many_tokens_were_likelier(engine: MlxBackend) -> None:
     run(engine, [every, none])
     for ranked, alone in zip(every.got[0].prompt[1:], none.got[0].prompt[1:], strict=True):
         assert ranked.rank == alone.rank == [c.token for c in ranked.top].index(ranked.token) + 1
+
+
+def test_a_prompt_is_scored_once_though_its_row_is_given_up_and_comes_back(tmp_path: Path) -> None:
+    engine = Engine(make(tmp_path, FAMILIES["llama, plain cache"]), Ground(room=150, rows=2, prefix_bytes=0))
+    asked = [Asked(PROMPT, Sampling(temperature=0), 120, rules, frozenset()) for rules in (NO_RULES, Rules(scores=2))]
+    engine.answer(asked)
+    assert engine.backend.opened == [0, 1, 1]
+    assert [place for place, sampled in enumerate(asked[1].got) if sampled.prompt] == [0]
+    assert asked[0].text == asked[1].text

@@ -29,7 +29,7 @@ from appliance.engine.sequence import Sequence as Generation
 from appliance.engine.speculation import Speculation
 from appliance.vocab.event import Event, Failed
 from appliance.vocab.request import Grammar, Sampling
-from appliance.vocab.spec import DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
+from appliance.vocab.spec import BEHIND, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
 from appliance.wire.frames import Events
 from tests import lora
 from tests.mlx.families import VOCABULARY
@@ -100,11 +100,13 @@ class Asked:
 
 
 class Watched(MlxBackend):
-    """Remembers which sequences began with something stored."""
+    """Remembers which sequences began, however often, and which of them with something stored."""
 
     taken: set[int]
+    opened: list[int]
 
     def open(self, opening: Opening) -> None:
+        self.opened.append(opening.id)
         if opening.snapshot is not None:
             self.taken.add(opening.id)
         super().open(opening)
@@ -112,10 +114,17 @@ class Watched(MlxBackend):
 
 class _Listening(Pipeline):
     into: list[Sampled]
+    _within = False
 
     def feed(self, sampled: Sampled) -> list[Event]:
+        if self._within:  # it feeds itself what came with a prompt's scores
+            return super().feed(sampled)
         self.into.append(sampled)
-        return super().feed(sampled)
+        self._within = True
+        try:
+            return super().feed(sampled)
+        finally:
+            self._within = False
 
 
 class Engine:
@@ -131,7 +140,7 @@ class Engine:
         """Fill what each got: one life, in which memory begins empty."""
         news: queue.Queue[News] = queue.Queue()
         tier = DiskTier(self.backend.freezer(), news.put)
-        self.backend.taken = set()
+        self.backend.taken, self.backend.opened = set(), []
         frames: list[Events] = []
         scheduler = Scheduler(
             self.ground.settings(self.info.kv_bytes_per_token),
@@ -204,7 +213,10 @@ class Walk:
                              room=None, rows=1, stall=10.0))  # fmt: skip
         self._grammars = Grammars(self._alone.tokenizer.tokenizer_json, VOCABULARY, self._alone.tokenizer.eos_ids)
         draw = self._random
-        self._prefixes = [self._tokens(draw.choice((3, 20, 40, 90, 200))) for _ in range(3)]
+        self._prefixes = [
+            self._tokens(draw.choice((3, 20, 40, 90, 200) if self.ground.room is None else (3, 20, 40)))
+            for _ in range(3)
+        ]
 
     def alone(self, asked: Asked) -> Asked:
         one = replace(asked, at=0, leaves=None, foretold=None, got=[], events=[])
@@ -252,13 +264,13 @@ class Walk:
         return Asked(
             prompt,
             self._sampling(),
-            draw.choice((1, 2, 8, 20, 40, 60)),
+            draw.choice((1, 2, 8, 20, 60) if self.ground.room is None else (20, 60, 120)),
             rules=self._rules(),
             stop_ids=draw.choice((STOPS, STOPS, frozenset(), frozenset(draw.sample(range(VOCABULARY), 20)))),
             constraint=self._constraint(),
             adapter=draw.choice((None, None, None, *self.adapters)),
             namespace=draw.choice(("", "", "", "", "b")),
-            priority=draw.choice((0, 0, 0, 1, 50)),
+            priority=draw.choice((0, 0, 0, 1, 50, -BEHIND)),
             checkpoints=tuple(sorted(draw.sample(range(1, len(prompt)), min(2, len(prompt) - 1)))),
             at=turn,
             leaves=turn + draw.randint(1, 30) if draw.random() < 0.15 else None,
@@ -303,6 +315,7 @@ class Walk:
     def _with_noise(self, asked: Asked, text: list[int]) -> Iterator[int]:
         known = [*asked.prompt, *text]
         backend = self._alone.backend
+        backend.taken, backend.opened = set(), []
         sample, noise = Sampler.sample, self.ground.noise
         for key in range(64):
 
