@@ -39,7 +39,7 @@ up: fetch  ## fetch the default model and serve it, in the foreground
 
 lint: $(VENV)/.installed-dev  ## ruff and mypy
 	@echo "== ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@echo "== mypy (strict, pure packages)" && $(BIN)/mypy
+	@echo "== mypy (strict; all but engine/mlx and server)" && $(BIN)/mypy
 
 format: $(VENV)/.installed-dev  ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -54,13 +54,12 @@ class AdminClient:
 
     def get(self, path: str, **query: str) -> Any:
         """The answer to `GET /admin/v1` + path."""
-        return self._ask("GET", path, query, {}, None)
+        return self._ask("GET", path, query, None)
 
-    def post(self, path: str, body: Any = None, *, if_match: int | None = None, **query: str) -> Any:
+    def post(self, path: str, body: Any = None, **query: str) -> Any:
         """The answer to a POST of bytes as they are, of anything else as JSON."""
-        headers = {} if if_match is None else {"if-match": f'"{if_match}"'}
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        return self._ask("POST", path, query, headers, content)
+        return self._ask("POST", path, query, content)
 
     def lines(self, path: str) -> Iterator[dict[str, Any]]:
         """The objects of a stream, until the appliance ends."""
@@ -76,10 +75,10 @@ class AdminClient:
         except httpx.TransportError as error:
             raise self._closed(error) from error
 
-    def _ask(self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: bytes | None) -> Any:
+    def _ask(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> Any:
         try:
             with self._client() as client:
-                response = client.request(method, f"{BASE}{path}", params=query, headers=headers, content=body)
+                response = client.request(method, f"{BASE}{path}", params=query, content=body)
         except httpx.TransportError as error:
             raise self._closed(error) from error
         if response.is_error:
@@ -96,7 +95,7 @@ class AdminClient:
         while error is not None:
             if isinstance(error, PermissionError):
                 message = f"what serves {self._file} answers only the user who started it ({self._path})"
-                return NotYours(f"{message}; ask as that user, or set APPLIANCE_HOME to a directory of yours")
+                return NotYours(f"{message}; ask as that user")
             error = error.__context__
         if not self._file.exists():
             return NotReachable(f"there is no {self._file}; write one with `appliance init`, or name one with -f")

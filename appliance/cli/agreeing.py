@@ -9,6 +9,7 @@ from appliance.cli.recognising import Subject
 from appliance.config.deployment import Family
 from appliance.text import dialects, reasoning
 from appliance.text.probe import probe
+from appliance.text.reasoning.format import Reasoning
 from appliance.text.rendering import Renderer
 
 CONSTANTS = {"bos_token": "<BOS>", "eos_token": "<EOS>", "unk_token": "<UNK>", "pad_token": "<PAD>"}
@@ -60,7 +61,7 @@ def fitting(template: str) -> tuple[str, str]:
     return tools, next((name for name in thoughts if fits("reasoning", tools, name)), NONE)
 
 
-def _opening(row: reasoning.Reasoning) -> tuple[str, ...]:
+def _opening(row: Reasoning) -> tuple[str, ...]:
     return row.open if row.frames is None else row.frames.tags[:1]
 
 

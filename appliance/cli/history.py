@@ -80,8 +80,8 @@ def _texts(old: Generation, new: Generation) -> list[str]:
             for text in (before, after)
             for line, cover in zip(text.splitlines(), covered(text, path), strict=True)
         }
-        names = (f"{path} ({generation.number})" for generation in (old, new))
-        found = list(difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm=""))
+        from_, to = (f"{path} ({generation.number})" for generation in (old, new))
+        found = list(difflib.unified_diff(before.splitlines(), after.splitlines(), from_, to, lineterm=""))
         lines += found[:2] + [line[:1] + shown.get(line[1:], line[1:]) for line in found[2:]]
     return lines
 

@@ -95,7 +95,7 @@ class Demand:
             path=str(self.place.path),
             dtype=self.first.dtype,
             trust_remote_code=self.first.trust_remote_code,
-            speculative=guessing and Speculative(**asdict(guessing)),
+            speculative=None if guessing is None else Speculative(**asdict(guessing)),
             max_kv=self.first.max_kv,
         )
 

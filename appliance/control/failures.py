@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from appliance.config.deployment import RetryLoad
+from appliance.config.tuning import RetryLoad
 from appliance.errors import ApplianceError, LoadFailed, SourceError, Unavailable
 
 FREE_TRIES = 1

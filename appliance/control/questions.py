@@ -21,7 +21,8 @@ class Questions:
         """Have a question sent with this number, and wait for its answer. Raises what `fail` was told."""
         self._asked += 1
         number = self._asked
-        answer = self._open[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[frames.ToServer] = asyncio.get_running_loop().create_future()
+        self._open[number] = answer
         try:
             send(number)
             return await answer

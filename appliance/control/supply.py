@@ -90,8 +90,9 @@ class Supply:
         return self._store_of(deployment)
 
     async def _touch(self, model: ModelSpec) -> None:
-        deployment = self._deployment
-        for source in demand.sources(model) if deployment is not None else ():
+        if (deployment := self._deployment) is None:
+            return
+        for source in demand.sources(model):
             await asyncio.to_thread(fetched.touch, source, self._store_of(deployment))
 
     async def _trim(self, deployment: Deployment, limit: int) -> None:

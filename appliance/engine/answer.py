@@ -159,7 +159,7 @@ def _barred(lark: Lark, format: ToolFormat, form: Form) -> list[str]:
 # --- calls
 
 
-def _calls(lark: Lark, form: Form, tools: tuple[Tool, ...], most: int, begin: str, rest: bool = False) -> str:
+def _calls(lark: Lark, form: Form, tools: Sequence[Tool], most: int, begin: str, rest: bool = False) -> str:
     """One to `most` calls, `begin` before the first. The `rest` of a section that is open holds one where each call
     has a section of its own.
     """

@@ -207,9 +207,11 @@ def _write_arrays(file: Path, tensors: Mapping[str, Tensor]) -> tuple[int, str]:
         at = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
+    parts: list[bytes | memoryview] = [len(text).to_bytes(8, "little"), text]
+    parts += [tensor.data for tensor in tensors.values()]
     digest, size = hashlib.sha256(), 0
     with file.open("wb") as out:
-        for part in (len(text).to_bytes(8, "little"), text, *(tensor.data for tensor in tensors.values())):
+        for part in parts:
             whole = memoryview(part).cast("B") if part else memoryview(b"")
             for start in range(0, len(whole), _BLOCK):
                 block = whole[start : start + _BLOCK]

@@ -122,8 +122,8 @@ class Loop:
                     if not self._tier.fetch(sequence, self._scheduler.prefixes):
                         self._scheduler.submit(sequence)
                 case Cancellation(id):
-                    if (sequence := self._forget(id) or self._tier.withdraw(id)) is not None:
-                        self._say(id, *sequence.pipeline.cancel())
+                    if (cancelled := self._forget(id) or self._tier.withdraw(id)) is not None:
+                        self._say(id, *cancelled.pipeline.cancel())
                 case Configuration(settings):
                     self._configure(settings)
                 case Farewell():

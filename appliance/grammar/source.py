@@ -15,7 +15,7 @@ MAX_SOURCE = 256 * 1024
 _JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-_BOUNDS = {
+_BOUNDS: Mapping[str, Mapping[str, float]] = {
     "integer": {"minimum": -(2**53), "maximum": 2**53},  # what JSON readers hold exactly
     "number": {"minimum": -(10**15), "maximum": 10**15, "multipleOf": 1e-9},
 }

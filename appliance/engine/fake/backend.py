@@ -140,8 +140,11 @@ class FakeBackend:
         return sum(row.computed for row in self._rows.values()) * self._script.kv_bytes_per_token
 
     def freezer(self) -> "FakeFreezer":
-        forms = {"kv": lambda: self._settings.kv, "stored": lambda: self._settings.stored}
-        return FakeFreezer(lambda: "".join(f"-{name}{form.bits}" for name, get in forms.items() if (form := get())))
+        def form() -> str:
+            forms = {"kv": self._settings.kv, "stored": self._settings.stored}
+            return "".join(f"-{name}{form.bits}" for name, form in forms.items() if form)
+
+        return FakeFreezer(form)
 
     def keep_adapters(self, directories: Sequence[str]) -> None:
         """There are none."""
