@@ -15,7 +15,9 @@ class Quantized:
 
 @dataclass(frozen=True, slots=True)
 class Kv:
-    """Keys and values in fewer bits, of sequences of `from_token` tokens and more."""
+    """Keys and values in fewer bits, of sequences of more than `from_token` tokens; the first so many are computed
+    over exact ones.
+    """
 
     bits: int
     group: int = 64

@@ -51,7 +51,9 @@ class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KvForm(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys and values in `bits` bits, `group` of them sharing a scale, of rows of `from_token` tokens and more."""
+    """Keys and values in `bits` bits, `group` of them sharing a scale, of rows of more than `from_token` tokens. Each
+    token that has so many before it looks at packed ones, the others at exact ones, however they are computed.
+    """
 
     bits: int
     group: int = 64
