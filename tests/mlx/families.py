@@ -175,6 +175,15 @@ MORE: dict[str, dict[str, object]] = {
             "index_topk_blocks": 2,
         },
     },
+    "afm7, places for positions": {
+        "model_type": "afm7",
+        "hidden_dim": 64,
+        "num_layers": 4,
+        "num_kv_reuse_layers": 2,
+        "num_heads": 4,
+        "num_kv_heads": 2,
+        "hidden_dim_scale_factor": 2.0,
+    },
     "gemma2, one row at a time": {
         "model_type": "gemma2",
         "attn_logit_softcapping": 50.0,

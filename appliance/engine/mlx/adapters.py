@@ -14,6 +14,7 @@ import mlx.nn as nn
 from appliance import log
 from appliance.engine.adapter import Adapter
 from appliance.engine.mlx.kv import share_places
+from appliance.engine.mlx.quirks import is_called
 from appliance.errors import EngineFault
 
 Forward = Callable[..., mx.array]
@@ -50,7 +51,7 @@ class Adapters:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._layers = {path: layer for path, layer in model.named_modules() if _is_linear(layer)}
+        self._layers = {path: layer for path, layer in model.named_modules() if _is_linear(layer) and is_called(path)}
         self._places = {path: place_of(model, path) for path in self._layers}
         self._held: dict[str, _Held] = {}
         self._kept: frozenset[str] = frozenset()

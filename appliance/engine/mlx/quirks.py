@@ -10,8 +10,13 @@ _WIDER = {"plamo3": 1}
 would depend on where a prompt is cut.
 """
 
-_COUNTS_PLACES = frozenset({"minimax_m3_vl"})
-"""Attention chooses among blocks that are cut over places in the cache, where padding moves what stands in them."""
+_COUNTS_PLACES = frozenset({"afm7", "minimax_m3_vl"})
+"""Takes places in the cache for positions, padding included: to rotate queries, or to cut blocks to choose among."""
+
+_WEIGHTS_READ = frozenset(
+    {"prediction_coefs", "correction_coefs", "self_attention_res_proj", "mlp_res_proj", "output_attn_res_proj"}
+)
+"""Linear layers of gemma3n and kimi_k3 whose weights the model reads itself: a change beside them would be lost."""
 
 
 def mended(model: nn.Module, caches: Caches) -> Caches:
@@ -25,6 +30,11 @@ def mended(model: nn.Module, caches: Caches) -> Caches:
 def refuses_padding(model: nn.Module) -> bool:
     """Whether rows of different lengths cannot share a pass."""
     return _type(model) in _COUNTS_PLACES
+
+
+def is_called(path: str) -> bool:
+    """Whether a model uses the linear layer at this path by calling it, and in no other way."""
+    return path.rpartition(".")[2] not in _WEIGHTS_READ
 
 
 def _type(model: nn.Module) -> str:
