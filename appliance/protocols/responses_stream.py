@@ -1,6 +1,6 @@
 """Events as a response: its stream of items, and the same items as one body."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from appliance.protocols.adapter import Answer
 from appliance.protocols.custom_tools import free_text
 from appliance.protocols.errors import responses_error
 from appliance.protocols.openai_stream import one_line, token_logprob
+from appliance.protocols.responses_output import Item
 from appliance.protocols.responses_tools import Callee
 from appliance.vocab.event import (
     Event,
@@ -22,7 +23,7 @@ from appliance.vocab.event import (
     ToolCallDelta,
     Usage,
 )
-from appliance.vocab.request import Message, ToolCall
+from appliance.vocab.request import Message
 
 SUFFIX = 32
 """Characters behind `resp_`: an item's id begins with those of its response."""
@@ -60,55 +61,14 @@ class Kept:
     events: tuple[bytes, ...] | None = None
 
 
-@dataclass(slots=True)
-class _Item:
-    """An output item as far as it is known."""
-
-    kind: str
-    id: str
-    status: str = "in_progress"
-    parts: list[str] = field(default_factory=list)
-    logprobs: list[dict[str, Any]] = field(default_factory=list)
-    call: ToolCallDelta | None = None
-    callee: Callee | None = None
-    summary: bool = False
-
-    @property
-    def text(self) -> str:
-        return "".join(self.parts)
-
-    def part(self) -> dict[str, Any]:
-        """The one content part of a message or a thought."""
-        if self.kind == "reasoning":
-            return {"type": "summary_text" if self.summary else "reasoning_text", "text": self.text}
-        return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": self.logprobs}
-
-    def object(self, *, begun: bool = True) -> dict[str, Any]:
-        """The item; not yet `begun` it has no content."""
-        common = {"id": self.id, "type": self.kind, "status": self.status}
-        match self.kind:
-            case "message":
-                return {**common, "role": "assistant", "content": [self.part()] if begun else []}
-            case "reasoning":
-                parts = [self.part()] if begun else []
-                return {**common, "summary": parts if self.summary else [], "content": [] if self.summary else parts}
-        assert self.call is not None
-        assert self.callee is not None
-        space = {"namespace": self.callee.namespace} if self.callee.namespace else {}
-        called = {**common, "call_id": self.call.id, "name": self.callee.name, **space}
-        if self.callee.custom:
-            return {**called, "input": free_text(self.text) if begun else ""}
-        return {**called, "arguments": self.text}
-
-
 class ResponseStream:
     """Feed events, send what comes back; `body` is all of it as one response. Items never interleave."""
 
     def __init__(self, answer: Answer, asked: Asked) -> None:
         self._answer, self._asked = answer, asked
         self._suffix = answer.id.partition("_")[2]
-        self._items: list[_Item] = []
-        self._open: _Item | None = None
+        self._items: list[Item] = []
+        self._open: Item | None = None
         self._sequence = 0
         self.events: list[bytes] = []
         """What was said so far, by number, where that can be asked for again."""
@@ -192,16 +152,7 @@ class ResponseStream:
 
     def _said(self) -> list[Message]:
         """The answer as turns."""
-        turns: list[Message] = []
-        for item in self._items:
-            if item.kind == "message":
-                turns.append(Message(role="assistant", content=item.text))
-            elif item.kind == "reasoning":
-                turns.append(Message(role="assistant", reasoning=item.text))
-            elif item.call is not None:
-                call = ToolCall(id=item.call.id or "", name=item.call.name or "", arguments=item.text)
-                turns.append(Message(role="assistant", tool_calls=(call,)))
-        return turns
+        return [item.turn() for item in self._items]
 
     def _begin(self) -> bytes:
         if self._begun:
@@ -233,7 +184,7 @@ class ResponseStream:
         if item is None or item.call is None or item.call.index != call.index:
             callee = self._asked.callees.get(call.name or "", Callee(call.name or ""))
             kind = "custom_tool_call" if callee.custom else "function_call"
-            said, item = self._new(_Item(kind, self._id(kind), call=call, callee=callee))
+            said, item = self._new(Item(kind, self._id(kind), call=call, callee=callee))
         item.parts.append(call.arguments)
         if item.kind == "custom_tool_call" or not call.arguments:
             return said
@@ -241,14 +192,14 @@ class ResponseStream:
             "response.function_call_arguments.delta", item_id=item.id, output_index=self._at, delta=call.arguments
         )
 
-    def _item(self, kind: str) -> tuple[bytes, _Item]:
+    def _item(self, kind: str) -> tuple[bytes, Item]:
         """The open item of this kind, or a new one with its content part, and what was said for it."""
         if self._open is not None and self._open.kind == kind:
             return b"", self._open
-        said, item = self._new(_Item(kind, self._id(kind), summary=kind == "reasoning" and self._asked.summary))
+        said, item = self._new(Item(kind, self._id(kind), summary=kind == "reasoning" and self._asked.summary))
         return said + self._part("added", item), item
 
-    def _new(self, item: _Item) -> tuple[bytes, _Item]:
+    def _new(self, item: Item) -> tuple[bytes, Item]:
         said = self._end("completed")
         self._open = item
         self._items.append(item)
@@ -264,7 +215,7 @@ class ResponseStream:
         self._open = None
         return said + self._event("response.output_item.done", output_index=self._at, item=item.object())
 
-    def _closing(self, item: _Item) -> bytes:
+    def _closing(self, item: Item) -> bytes:
         """What is said of an item's whole content."""
         at: dict[str, Any] = {"item_id": item.id, "output_index": self._at}
         match item.kind:
@@ -284,11 +235,11 @@ class ResponseStream:
                 name = item.callee.name if item.callee else ""
                 return self._event("response.function_call_arguments.done", **at, name=name, arguments=item.text)
 
-    def _part(self, what: str, item: _Item) -> bytes:
+    def _part(self, what: str, item: Item) -> bytes:
         kind = "reasoning_summary_part" if item.summary else "content_part"
         return self._event(f"response.{kind}.{what}", **self._place(item), part=item.part())
 
-    def _place(self, item: _Item) -> dict[str, Any]:
+    def _place(self, item: Item) -> dict[str, Any]:
         """Of the one part of an item's content, or of its summary."""
         index = "summary_index" if item.summary else "content_index"
         return {"item_id": item.id, "output_index": self._at, index: 0}
