@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from appliance.engine.backend import Sampled, TokenBytes
-from appliance.text.channels import Piece
+from appliance.text.output import Piece
 from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, TokenLogprob, ToolCallDelta, TopToken
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from appliance.engine.backend import Sampled, TokenBytes
 from appliance.engine.logprobs import LogprobPlacer, named
-from appliance.text.channels import Channels, Piece
+from appliance.text.channels import Channels
+from appliance.text.output import Piece
 from appliance.vocab.event import Event, Finished, FinishReason, TextDelta, Usage
 
 _decoder = codecs.getincrementaldecoder("utf-8")

@@ -7,31 +7,21 @@ reasoning, calls and answer belongs to none of them and is dropped.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, auto
-from typing import NamedTuple
 
 from appliance.text.dialects.format import Opener, ToolFormat, Where
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
+from appliance.text.output import Output, Piece
 from appliance.text.reader import UNDECLARED, Cut, Landing, NotACall, OpenCall, Reader, Schema, Steps
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.text.scanner import Scanner
 from appliance.text.surroundings import Fences, Surroundings
-from appliance.vocab.event import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from appliance.vocab.event import Delta
 
-_HELD_SPACE = 8
-"""So much white space waits for whether a tag follows: constant memory against a model that writes only that."""
 _SLICE = 512
 """Text is read in slices of so many characters: what is left of a slice is copied at every step."""
 _WARNINGS = 16
 """So many different warnings are kept."""
-
-
-class Piece(NamedTuple):
-    """A delta and the characters of the generated text it stands for: [start, end)."""
-
-    start: int
-    end: int
-    delta: Delta
 
 
 class _Mode(IntEnum):
@@ -72,15 +62,11 @@ class Channels:
     ) -> None:
         """`inside` says that the prompt ends inside the reasoning, where its end alone does not show it."""
         self.stopped: str | None = None
-        self.calls = 0
-        self.resolved = 0
-        """Characters whose channel is decided."""
         self.warnings: Counter[str] = Counter()
         self._stops = frozenset(stops)
         self._reasoning = reasoning
         self._format = tools if reasoning.frames is None else reasoning.frames
         self._declared = {} if declared is None or tools is NO_TOOLS else declared
-        self._new_id = new_id
         self._constrained = constrained
         self._openers = {opener.text: opener for opener in self._format.openers}
         self._later = {_LATER[opener.where] + opener.text: opener for opener in self._format.openers}
@@ -89,10 +75,9 @@ class Channels:
         self._marked = bool(self._openers or reasoning.open or reasoning.wraps)
         self._mode = self._before = _Mode.START if self._marked else _Mode.ANSWER
         self._wrapped: str | None = None
-        self._space = ""
         self._skipping = False
         self._reasoned = False
-        self._out: list[Piece] = []
+        self._output = Output(new_id)
         self._reader = Reader("", {})
         self._steps: Steps[Landing | None] = self._format.read(self._reader)
         self._begin(prompt, inside)
@@ -125,6 +110,16 @@ class Channels:
         """Whether the text now is reasoning."""
         return self._mode is _Mode.REASONING
 
+    @property
+    def calls(self) -> int:
+        """How many calls were given out, in part at least."""
+        return self._output.calls
+
+    @property
+    def resolved(self) -> int:
+        """Characters whose channel is decided."""
+        return self._output.resolved
+
     def feed(self, text: str, *, stops: bool = True) -> list[Delta]:
         """What the text so far decides; with `stops` false a stop string that ends here is ordinary text."""
         return [piece.delta for piece in self.pieces(text, stops=stops)]
@@ -139,10 +134,10 @@ class Channels:
         """As `feed`, with the place of each delta in the text."""
         if len(text) <= _SLICE:
             self._feed(text, stops)
-            return self._taken()
+            return self._output.take()
         for at in range(0, len(text), _SLICE):
             self._feed(text[at : at + _SLICE], stops)
-        return self._taken()
+        return self._output.take()
 
     def _feed(self, text: str, stops: bool) -> None:
         while self.stopped is None and (text := self._skip(text) if self._skipping else text):
@@ -171,8 +166,8 @@ class Channels:
                 rest = self._found(scanner, literal, match, rest, stops)
             self._feed(rest, stops)
         if self._mode is not _Mode.REASONING:
-            self._release()
-        return self._taken()
+            self._output.release()
+        return self._output.take()
 
     def _found(self, scanner: Scanner, literal: str, match: str | None, rest: str, stops: bool) -> str:
         """Act on what a scan found; the text to read on with."""
@@ -187,21 +182,20 @@ class Channels:
     def _skip(self, text: str) -> str:
         """Leave out the white space between what is no answer and what follows it."""
         kept = text.lstrip()
-        self.resolved += len(text) - len(kept)
+        self._output.markup(len(text) - len(kept))
         self._skipping = not kept
         return kept
 
     def _literal(self, text: str) -> None:
         if not text:
             return
-        self.resolved += len(text)
         if self._mode is _Mode.REASONING:
-            self._emit(ReasoningDelta, text, hold_space=True)
+            self._reasoned = self._output.reasoning(text) or self._reasoned
             return
         self._surroundings.feed(text)
         if self._mode is not _Mode.ANSWER and not text.isspace():
             self._mode = _Mode.ANSWER
-        self._emit(TextDelta, text, hold_space=self._marked)
+        self._output.text(text, hold_space=self._marked)
 
     # --- tags
 
@@ -247,16 +241,17 @@ class Channels:
         if not stops:
             self._literal(tag)
             return
-        self._release()
-        self.resolved += len(tag)
+        self._output.release()
+        self._output.markup(len(tag))
         self.stopped = tag
 
     def _drop(self, tag: str, mode: _Mode) -> None:
-        self.resolved += len(tag)
+        self._output.markup(len(tag))
         self._enter(mode)
 
     def _enter(self, mode: _Mode) -> None:
-        self._mode, self._skipping, self._space, self._reasoned = mode, True, "", False
+        self._mode, self._skipping, self._reasoned = mode, True, False
+        self._output.drop_space()
         if self._constrained:  # a grammar's free text begins anew
             self._surroundings = Fences()
 
@@ -289,7 +284,7 @@ class Channels:
     def _send_whole(self) -> None:
         """What was read and decided: markup, and calls."""
         reader = self._reader
-        self.resolved += reader.markup
+        self._output.markup(reader.markup)
         reader.markup = 0
         for call in reader.whole:
             self._send(call)
@@ -298,16 +293,8 @@ class Channels:
             self._send(reader.current)
 
     def _send(self, call: OpenCall) -> None:
-        text = "".join(call.arguments[call.sent :])
-        call.sent = len(call.arguments)
-        if call.index is not None:
-            delta = ToolCallDelta(call.index, arguments=text)
-        else:
-            call.index, self._space = self.calls, ""
-            self.calls += 1
-            self._reader.called = True
-            delta = ToolCallDelta(call.index, self._new_id(), call.name, text)
-        self._out.append(Piece(self.resolved, self.resolved, delta))
+        self._reader.called = True
+        self._output.call(call)
 
     def _refuse(self, why: str) -> None:
         """It was no call: what was read of it is text of the mode it stood in."""
@@ -341,28 +328,3 @@ class Channels:
             return
         if what in self.warnings or len(self.warnings) < _WARNINGS:
             self.warnings[what] += 1
-
-    # --- text
-
-    def _emit(self, kind: type[TextDelta] | type[ReasoningDelta], text: str, *, hold_space: bool) -> None:
-        """Give out `text`, the newest that is resolved, but for white space a tag may turn out to follow."""
-        keep = 0
-        if self._space or (hold_space and text[-1].isspace()):
-            text = self._space + text
-            keep = min(len(text) - len(text.rstrip()), _HELD_SPACE) if hold_space else 0
-        self._space = ""
-        if keep:
-            text, self._space = text[:-keep], text[-keep:]
-        if text:
-            self._reasoned = self._reasoned or kind is ReasoningDelta
-            end = self.resolved - keep
-            self._out.append(Piece(end - len(text), end, kind(text)))
-
-    def _release(self) -> None:
-        if self._space:
-            text, self._space = self._space, ""
-            self._out.append(Piece(self.resolved - len(text), self.resolved, TextDelta(text)))
-
-    def _taken(self) -> list[Piece]:
-        out, self._out = self._out, []
-        return out
