@@ -182,8 +182,6 @@ async def _serve(
             door(running),
             __version__,
             int(time.time()),
-            lambda: reloader.last.status != "rejected",
-            lambda: reloader.matches,
             files,
             batches,
             lambda: standing(admin),

@@ -70,7 +70,6 @@ def tell_warnings(deployment: Deployment, show: Callable[[str], None] = print_pr
 class Reloader:
     """Keeps `running` and `supervisor` at what the file at `path` says, while `run` is running.
 
-    `matches` says whether the files held what is running when last looked at, `last` what became of that look.
     `handled` are files that were dealt with at the start; without it, those of the running deployment.
     """
 
@@ -88,8 +87,8 @@ class Reloader:
         addresses: Addresses | None = None,
         show: Callable[[str], None] = print_problems,
     ) -> None:
-        self.last = last or Outcome("applied", running.generation)
-        self.matches = self._good = handled is None
+        running.last = last or Outcome("applied", running.generation)
+        running.matches = self._good = handled is None
         self._path = path
         self._read = read
         self._running = running
@@ -127,7 +126,7 @@ class Reloader:
         mine = self._ask()
         async with self._passed:
             await self._passed.wait_for(lambda: self._answered >= mine)
-        return self.last
+        return self._running.last
 
     async def reload_if(self, *, base: int | None = None, plan: str | None = None) -> Outcome:
         """As `reload`, but only while generation `base` runs, and only if it would carry out this very plan.
@@ -139,15 +138,15 @@ class Reloader:
         async with self._turn:
             self._check(base)
             if plan is None:
-                self.last = await self._attempt("reload")
+                self._running.last = await self._attempt("reload")
             else:
                 proposal = await self.propose()
                 if proposal.id != plan:
                     raise StalePlan("the file or the running generation is not the one the plan was made for")
-                self.last = await self._accept(proposal.deployment, "reload of a plan")
+                self._running.last = await self._accept(proposal.deployment, "reload of a plan")
                 self._handle(proposal.deployment.files, proposal.deployment.digest, good=True)
             self._supervisor.forgive()
-            return self.last
+            return self._running.last
 
     async def rollback(self, number: int, *, base: int | None = None) -> Outcome:
         """Apply what a kept generation was read from, as a new generation. The file is not read before it is saved
@@ -161,9 +160,9 @@ class Reloader:
             deployment = await beside(self._read, stored.held, None)
             on_disk = await asyncio.to_thread(Handled.now, deployment.files)
             same = await beside(self._is_on_disk, deployment)
-            self.last = await self._accept(deployment, f"rollback to {number}")
+            self._running.last = await self._accept(deployment, f"rollback to {number}")
             self._handle(on_disk.files, on_disk.digest, good=same)
-            return self.last
+            return self._running.last
 
     async def propose(self, document: bytes | None = None) -> Proposal:
         """What a document, or the file as it is on disk, would change; nothing is applied. Raises Rejected."""
@@ -189,7 +188,7 @@ class Reloader:
         if files != self._handled.files:
             self._watch.renew()
         self._handled, self._good = Handled(files, digest), good
-        self.matches = good
+        self._running.matches = good
 
     def _ask(self) -> int:
         self._asked += 1
@@ -212,7 +211,7 @@ class Reloader:
             except Exception:  # noqa: BLE001 - the task supervisor: a bug here must not end what is being served
                 _log.exception("config.bug", file=self._path)
                 fault = "the file could not be applied because of a fault in appliance; its log says more"
-                self.last = Outcome("rejected", self._running.generation, (), fault)
+                self._running.last = Outcome("rejected", self._running.generation, (), fault)
             async with self._passed:
                 self._answered = asked
                 self._passed.notify_all()
@@ -227,11 +226,11 @@ class Reloader:
                 # Somebody is saving just now.
                 await asyncio.sleep(self._running.deployment.server.quiet)
             again = True
-            self.last = await self._attempt("reload" if forced else "file")
+            self._running.last = await self._attempt("reload" if forced else "file")
             if forced:
                 self._supervisor.forgive()
                 forced = False
-        self.matches = self._good and held == self._handled.digest
+        self._running.matches = self._good and held == self._handled.digest
         # A link that was switched leads to another directory, perhaps before this look began.
         if self._watch.watching != await asyncio.to_thread(files.watched, self._handled.files):
             self._watch.renew()

@@ -17,18 +17,6 @@ place of the deploy file itself. Raises Rejected with all problems.
 """
 
 
-@dataclass(slots=True)
-class Running:
-    """The deployment in force and its number; only the reloader writes. A request keeps the one it began with.
-
-    `pending_restart` are the settings of it that only a restart can apply.
-    """
-
-    deployment: Deployment
-    generation: int = 1
-    pending_restart: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one look at the files. A rejected file leaves `generation` as it was."""
@@ -38,6 +26,21 @@ class Outcome:
     problems: tuple[Problem, ...] = ()
     message: str = ""
     time: float = field(default_factory=time.time)
+
+
+@dataclass(slots=True)
+class Running:
+    """The deployment in force and its number; only the reloader writes. A request keeps the one it began with.
+
+    `pending_restart` are the settings of it that only a restart can apply. `last` is what became of the latest look
+    at its files, `matches` whether they held what is running then.
+    """
+
+    deployment: Deployment
+    generation: int = 1
+    pending_restart: tuple[str, ...] = ()
+    last: Outcome = field(default_factory=lambda: Outcome("applied", 1))
+    matches: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,6 @@ class Context:
     door: Door
     version: str
     started: int
-    reload_succeeded: Callable[[], bool]
-    file_matches: Callable[[], bool]
     files: FileStore
     batches: BatchStore
     status: Callable[[], StatusAnswer]
@@ -139,13 +137,13 @@ class Context:
                 "appliance_config_last_reload_success",
                 "1 unless the file was refused when it was last read.",
                 (),
-                lambda: [((), float(self.reload_succeeded()))],
+                lambda: [((), float(self.running.last.status != "rejected"))],
             ),
             Reading(
                 "appliance_config_file_matches_running",
                 "0 when the file on disk is not what is running: refused, rolled back, or not watched.",
                 (),
-                lambda: [((), float(self.file_matches()))],
+                lambda: [((), float(self.running.matches))],
             ),
             Reading(
                 "appliance_model_state",

@@ -184,7 +184,7 @@ async def test_an_include_that_appears_changes_and_goes_is_followed(site):
         more.write_text("models: {two: {source: 'fake:../m.yaml'}}\n")
         await live.until(lambda: "two" in live.running.deployment.models)
         more.write_text("models: {two: {sorce: 'fake:../m.yaml'}}\n")
-        await live.until(lambda: live.reloader.last.status == "rejected")
+        await live.until(lambda: live.running.last.status == "rejected")
         assert "two" in live.running.deployment.models
         more.unlink()
         await live.until(lambda: set(live.running.deployment.models) == {"m"})
@@ -197,11 +197,11 @@ async def test_what_a_refused_file_names_is_watched_too(site):
         more = site.directory / "more.yaml"
         more.write_text("models: {new: {sorce: 'fake:m.yaml'}}\n")
         site.file.write_text(site.text({"m": {}}, include=["more.yaml"]))
-        await live.until(lambda: live.reloader.last.status == "rejected")
+        await live.until(lambda: live.running.last.status == "rejected")
         more.write_text("models: {new: {source: 'fake:m.yaml'}}\n")
         await live.applied(2)
         assert "new" in live.running.deployment.models
-        assert live.reloader.matches
+        assert live.running.matches
 
 
 BROKEN = "version: 1\nmodels:\n  m: {source: 'fake:m.yaml', idel_unload: 2h}\n"
@@ -224,14 +224,14 @@ async def test_a_broken_save_keeps_the_old_deployment_and_says_why_once(site, br
             site.file.unlink()
         else:
             site.file.write_text(broken)
-        await live.until(lambda: live.reloader.last.status == "rejected")
+        await live.until(lambda: live.running.last.status == "rejected")
         assert live.running.deployment is before
         assert live.running.generation == 1
         assert await answer(live.supervisor, before) == "hello"
         [shown] = live.shown
         assert says in shown
         site.file.write_text(site.text({"m": {}, "new": {"source": "fake:m.yaml"}}))
-        await live.until(lambda: live.reloader.last.status == "applied")
+        await live.until(lambda: live.running.last.status == "applied")
 
 
 async def test_the_old_text_coming_back_after_a_broken_save_is_no_new_generation(site):
@@ -239,11 +239,11 @@ async def test_the_old_text_coming_back_after_a_broken_save_is_no_new_generation
     async with serving(site, {"m": {}}) as live:
         good = site.file.read_text()
         site.file.write_text(BROKEN)
-        await live.until(lambda: live.reloader.last.status == "rejected")
-        assert not live.reloader.matches
+        await live.until(lambda: live.running.last.status == "rejected")
+        assert not live.running.matches
         site.file.write_text(good)
-        await live.until(lambda: live.reloader.last.status == "unchanged")
-        assert live.reloader.matches
+        await live.until(lambda: live.running.last.status == "unchanged")
+        assert live.running.matches
         assert live.running.generation == 1
 
 
@@ -283,9 +283,9 @@ async def test_a_rollback_brings_includes_back_and_stays_until_a_save(site):
         outcome = await live.reloader.rollback(2)
         assert (outcome.status, outcome.generation) == ("applied", 4)
         assert set(live.running.deployment.models) == {"m", "one", "two"}
-        assert not live.reloader.matches
+        assert not live.running.matches
         assert (await live.reloader.rollback(3)).status == "applied"
-        assert live.reloader.matches, "that is what the files say"
+        assert live.running.matches, "that is what the files say"
         await live.reloader.rollback(2)
         await live.reloader.refresh()
         assert live.running.generation == 6, "model files that come do not undo it"
@@ -404,6 +404,6 @@ async def test_a_family_of_ones_own_is_followed_from_the_first(site, monkeypatch
         mine.write_text(shipped.replace("sampling:", "sampling: {top_k: 7}\nx-sampling:", 1))
         await live.applied(2)
         mine.write_text("family: [")
-        await live.until(lambda: live.reloader.last.status == "rejected")
+        await live.until(lambda: live.running.last.status == "rejected")
         mine.unlink()
         await live.applied(3)
