@@ -222,7 +222,7 @@ class Scheduler:
         if self.held or not self._waiting or not self._running:
             return None
         first, last = self._waiting[0], max(self._running, key=_rank)
-        if first.pending or first.behind or not last.behind or awaits_leader(first, self._running):
+        if first.pending or first.background or not last.background or awaits_leader(first, self._running):
             return None
         return None if len(self._running) < self._rows and self._fits(first) else last
 

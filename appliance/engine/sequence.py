@@ -9,7 +9,7 @@ from appliance.engine.pipeline import Pipeline
 from appliance.engine.prefix_cache import NO_MATCH, Match
 from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
-from appliance.vocab.spec import is_behind, urgency
+from appliance.vocab.spec import in_background, urgency
 
 
 @dataclass(eq=False, slots=True)
@@ -79,9 +79,9 @@ class Sequence:
         return urgency(self.priority)
 
     @property
-    def behind(self) -> bool:
+    def background(self) -> bool:
         """Whether nobody waits for it."""
-        return is_behind(self.priority)
+        return in_background(self.priority)
 
     @property
     def prefill_end(self) -> int:

@@ -142,7 +142,7 @@ async def _unloaded() -> AsyncGenerator[tuple[int, Event], None]:
 
 def _generate(run: Run, instead: Target | None) -> AsyncGenerator[tuple[int, Event], None]:
     """The events of the run's model; with `instead`, those of this fallback, which the run goes on with."""
-    deadlines = Deadlines.of(run.deployment.server) if run.caller.urgent else _NO_DEADLINES
+    deadlines = _NO_DEADLINES if run.caller.background else Deadlines.of(run.deployment.server)
     if instead is not None:
         target = ruled(run.caller.key, instead)
         run.decided, run.keep = decide_for(run.caller, run.deployment, target, run.asked, run.decided.sampling.seed)
@@ -196,7 +196,7 @@ def _compose(run: Run, prompt: TextPrompt | TokenPrompt | None) -> Compose:
     def compose(lease: Lease) -> Submission:
         run.lease = lease
         return submission(
-            lease.model, lease.info, run.asked, run.decided, prompt, run.caller.key, urgent=run.caller.urgent
+            lease.model, lease.info, run.asked, run.decided, prompt, run.caller.key, background=run.caller.background
         )
 
     return compose

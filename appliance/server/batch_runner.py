@@ -189,7 +189,7 @@ class BatchRunner:
             tallied(self.context, batch.endpoint) as tally,
             self.context.door.entered(key) if key else nullcontext(self.context.door.keyless()) as passage,
         ):
-            caller = Caller(request, batch.endpoint, key, passage, urgent=False)
+            caller = Caller(request, batch.endpoint, key, passage, background=True)
             run = await begin(caller, self.context, ADAPTERS[batch.endpoint], body, time.perf_counter())
             tally.model = run.counted_as
             if run.asked.stream:

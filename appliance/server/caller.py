@@ -14,7 +14,7 @@ from appliance.server.edge import request_id
 class Caller:
     """`id` is the request's, `path` its endpoint's, names of `headers` are in lower case.
 
-    What is not `urgent` goes behind everything that is, and nobody waits for it: it has no deadlines.
+    Nobody waits for what is asked for in the `background`: it goes behind everything else and has no deadlines.
     """
 
     id: str
@@ -22,7 +22,7 @@ class Caller:
     key: Key | None = None
     passage: Passage = field(default_factory=Passage)
     headers: Mapping[str, str] = field(default_factory=dict)
-    urgent: bool = True
+    background: bool = False
 
     @property
     def key_name(self) -> str | None:

@@ -13,7 +13,7 @@ class Entry:
     """One running request. `id` is the request's, `answer` its answer's; `started` in Unix seconds.
 
     `model` is the one that serves it, `asked_model` the name it was asked for by, `key` the name of the key it came
-    with, `rank` that key's: higher goes first. What is not `urgent` is nobody's wait.
+    with, `rank` that key's: higher goes first. Nobody waits for what is done in the `background`.
     """
 
     id: str
@@ -26,7 +26,7 @@ class Entry:
     prompt_tokens: int | None = None
     """None while it waits for a model or a row."""
     key: str | None = None
-    urgent: bool = True
+    background: bool = False
     rank: int = 0
     rows: int = 1
     """How many rows its answers take."""
@@ -38,7 +38,7 @@ class Entry:
     @property
     def waits(self) -> bool:
         """Whether it takes a place among those that wait."""
-        return self.urgent and self.prompt_tokens is None and not self.leaves
+        return not (self.background or self.leaves) and self.prompt_tokens is None
 
     def is_for(self, key: str | None) -> bool:
         """Whether the holder of a key may know of it; who needs none is on this machine, and may."""

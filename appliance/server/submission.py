@@ -9,7 +9,7 @@ from appliance.config.deployment import ModelSpec
 from appliance.config.sampling import Decided
 from appliance.control.keys import namespace, priority
 from appliance.vocab.request import GenerateRequest, Message, TextPrompt, TokenPrompt
-from appliance.vocab.spec import BEHIND, ChatPrompt, ModelInfo, Submission
+from appliance.vocab.spec import BACKGROUND, ChatPrompt, ModelInfo, Submission
 
 GENERIC = "json"
 """The tool dialect of models without one of their own: told how to call in the system text."""
@@ -23,10 +23,10 @@ def submission(
     prompt: TextPrompt | TokenPrompt | None = None,
     key: Key | None = None,
     *,
-    urgent: bool = True,
+    background: bool = False,
 ) -> Submission:
-    """The submission of a request's messages, or of one of its prompts; its id is given when it is sent. What is not
-    `urgent` goes behind everything that is.
+    """The submission of a request's messages, or of one of its prompts; its id is given when it is sent. One in the
+    `background` goes behind all others.
 
     The answer to a raw prompt is raw text: nothing in it is looked for but its end.
     """
@@ -42,7 +42,7 @@ def submission(
         stop_tokens=family.stop_tokens,
         tool_dialect=_tool_dialect(model, asked) if prompt is None else "none",
         reasoning_dialect=family.reasoning_dialect if prompt is None else "none",
-        priority=priority(key, asked.priority) - (0 if urgent else BEHIND),
+        priority=priority(key, asked.priority) - (BACKGROUND if background else 0),
         tenant=key.name if key else "",
         grammar=asked.grammar,
         parallel_calls=asked.parallel_calls,

@@ -137,13 +137,13 @@ def urgency(priority: int) -> int:
     return (priority + WISHES) // (2 * WISHES)
 
 
-BEHIND = 10 * WISHES
-"""More than any key and any wish can make up for: what nobody waits for has so much less."""
+BACKGROUND = 10 * WISHES
+"""More than any key and any wish can make up for: what is done in the background has so much less."""
 
 
-def is_behind(priority: int) -> bool:
+def in_background(priority: int) -> bool:
     """Whether nobody waits for what has this priority."""
-    return priority <= -BEHIND // 2
+    return priority <= -BACKGROUND // 2
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import pytest
 from appliance.engine.inbox import Cancellation, Configuration
 from appliance.errors import EngineFault
 from appliance.vocab.event import Failed, Finished, Reuse, Started
-from appliance.vocab.spec import BEHIND, WISHES
+from appliance.vocab.spec import BACKGROUND, WISHES
 from tests.engine.driving import Drive
 
 
@@ -167,10 +167,10 @@ def test_over_the_budget_the_last_in_rank_is_recomputed_later(tmp_path):
 def test_what_nobody_waits_for_makes_way_and_goes_on_where_it_was(tmp_path):
     answer = "".join(chr(97 + n % 26) for n in range(40))
     drive = Drive(tmp_path, rows=1, text=answer)
-    drive.turn(drive.arrival(1, "aa", priority=-BEHIND))
+    drive.turn(drive.arrival(1, "aa", priority=-BACKGROUND))
     for _ in range(10):
         drive.turn()
-    drive.turn(drive.arrival(2, "bb"), drive.arrival(3, "cc", priority=-BEHIND))
+    drive.turn(drive.arrival(2, "bb"), drive.arrival(3, "cc", priority=-BACKGROUND))
     while not drive.ended(2):
         drive.turn()
     assert not drive.ended(1)
@@ -184,8 +184,8 @@ def test_what_nobody_waits_for_makes_way_and_goes_on_where_it_was(tmp_path):
     ("running", "waiting", "rows"),
     [
         pytest.param(0, WISHES, 1, id="somebody waits for what runs"),
-        pytest.param(-BEHIND, 2 * WISHES - BEHIND, 1, id="nobody waits for either"),
-        pytest.param(-BEHIND, 0, 2, id="there is room for both"),
+        pytest.param(-BACKGROUND, 2 * WISHES - BACKGROUND, 1, id="nobody waits for either"),
+        pytest.param(-BACKGROUND, 0, 2, id="there is room for both"),
     ],
 )
 def test_nothing_else_makes_way(tmp_path, running, waiting, rows):
@@ -200,7 +200,7 @@ def test_nothing_else_makes_way(tmp_path, running, waiting, rows):
 
 def test_what_nobody_waits_for_makes_way_where_memory_is_what_lacks(tmp_path):
     drive = Drive(tmp_path, tokens=200, text="x" * 20)
-    drive.turn(drive.arrival(1, "a" * 120, priority=-BEHIND))
+    drive.turn(drive.arrival(1, "a" * 120, priority=-BACKGROUND))
     for _ in range(5):
         drive.turn()
     drive.turn(drive.arrival(2, "b" * 120))
@@ -216,7 +216,7 @@ def test_what_nobody_waits_for_is_not_given_up_again_and_again_for_one_that_wait
     drive.turn(Configuration(msgspec.structs.replace(drive.settings, stall_target=0.005)))
     drive.turn(drive.arrival(9, "z" * 60))
     drive.finish()  # so that the speed is known
-    drive.turn(drive.arrival(1, "a" * 1000), drive.arrival(2, "c" * 200, priority=-BEHIND))
+    drive.turn(drive.arrival(1, "a" * 1000), drive.arrival(2, "c" * 200, priority=-BACKGROUND))
     drive.turn()
     opened, open_row = [], drive.device.open
     drive.device.open = lambda opening: (opened.append(opening.id), open_row(opening))
@@ -377,7 +377,9 @@ def test_a_random_walk_keeps_every_promise(tmp_path: Path, seed: int):
             prompt = draw.choice(("s" * 90, "t" * 40, "")) + "".join(draw.choices("uvw", k=draw.randint(1, 60)))
             limits[id] = draw.choice((1, 5, 1000))
             messages.append(
-                drive.arrival(id, prompt, max_tokens=limits[id], seed=id, priority=draw.choice((0, 0, 1, -BEHIND)))
+                drive.arrival(
+                    id, prompt, max_tokens=limits[id], seed=id, priority=draw.choice((0, 0, 1, -BACKGROUND))
+                )
             )
         if draw.random() < 0.5:
             cancelled.add(draw.randint(1, len(limits)))

@@ -29,7 +29,7 @@ from appliance.engine.sequence import Sequence as Generation
 from appliance.engine.speculation import Speculation
 from appliance.vocab.event import Event, Failed
 from appliance.vocab.request import Grammar, Sampling
-from appliance.vocab.spec import BEHIND, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
+from appliance.vocab.spec import BACKGROUND, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
 from appliance.wire.frames import Events
 from tests import lora
 from tests.mlx.families import VOCABULARY
@@ -270,7 +270,7 @@ class Walk:
             constraint=self._constraint(),
             adapter=draw.choice((None, None, None, *self.adapters)),
             namespace=draw.choice(("", "", "", "", "b")),
-            priority=draw.choice((0, 0, 0, 1, 50, -BEHIND)),
+            priority=draw.choice((0, 0, 0, 1, 50, -BACKGROUND)),
             checkpoints=tuple(sorted(draw.sample(range(1, len(prompt)), min(2, len(prompt) - 1)))),
             at=turn,
             leaves=turn + draw.randint(1, 30) if draw.random() < 0.15 else None,
