@@ -94,6 +94,7 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         trims=info.trims,
         pass_bytes=info.pass_bytes,
         experts=Experts(info.expert_bytes, info.expert_share),
+        value_bits=32 if info.dtype == "float32" else 16,
     )
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
     adapters = Adapters({} if hello.spec.tokenizer_only else backend.targets())

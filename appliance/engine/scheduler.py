@@ -13,7 +13,7 @@ from operator import attrgetter
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.fairness import Shares
 from appliance.engine.grouping import NO_EXPERTS, Costs, Experts, Groups
-from appliance.engine.ledger import tokens_of
+from appliance.engine.ledger import form_of, tokens_of
 from appliance.engine.prefix_cache import NO_MATCH, Match, PrefixCache
 from appliance.engine.sequence import Sequence
 from appliance.engine.sharing import awaits_leader, finds_leader
@@ -74,9 +74,11 @@ class Scheduler:
         trims: bool = False,
         pass_bytes: int = ONE_GROUP,
         experts: Experts = NO_EXPERTS,
+        value_bits: int = 32,
     ) -> None:
         """`padded`: rows that decode together take a rectangle. `trims`: a snapshot can be of less than was computed.
-        `pass_bytes` is what each pass reads beside keys and values, `experts` are of which each row chooses some.
+        `pass_bytes` is what each pass reads beside keys and values, `experts` are of which each row chooses some,
+        `value_bits` those of a number in an exact key or value.
         """
         self._padded = padded
         self._trims = trims
@@ -84,6 +86,8 @@ class Scheduler:
         self.prefixes = prefixes
         self.speculation = speculation or Speculation(None, able=False)
         self._token_bytes = max(kv_bytes_per_token, 1)
+        self._value_bits = value_bits
+        self._form = form_of(settings.kv, value_bits)
         self._sequences: dict[int, Sequence] = {}
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
@@ -97,7 +101,8 @@ class Scheduler:
     def configure(self, settings: EngineSettings, token_bytes: int | None = None) -> None:
         """Live settings; rows over a smaller budget go one step later. `token_bytes`: of another KV store."""
         self.settings = settings
-        self._token_bytes = max(token_bytes or self._token_bytes, 1)
+        if token_bytes is not None:
+            self._token_bytes, self._form = max(token_bytes, 1), form_of(settings.kv, self._value_bits)
         self._groups.costs = Costs(self._pass_bytes, self._token_bytes, self._experts)
         self._rows = max(settings.concurrency, 1)
         self._tokens = settings.kv_bytes // self._token_bytes
@@ -231,14 +236,14 @@ class Scheduler:
         sequences = tuple(sequences)
         room = self._tokens - spare
         # Groups never take more than one rectangle of all, which is told more quickly.
-        most = tokens_of([_length(sequence) for sequence in sequences], padded=self._padded)
+        most = tokens_of([self._length(sequence) for sequence in sequences], padded=self._padded)
         return most <= room or self._charge(sequences) <= room
 
     def _charge(self, sequences: Iterable[Sequence]) -> int:
         """Tokens of the budget that these take when they all decode."""
         if self._padded:
-            return self._groups.room(_by_adapter(sequences))
-        return sum(map(_length, sequences))
+            return self._groups.room(self._by_adapter(sequences))
+        return sum(map(self._length, sequences))
 
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:
@@ -343,7 +348,7 @@ class Scheduler:
     def _grouped(self, decode: tuple[int, ...]) -> tuple[int, ...]:
         if not self._padded or not decode:
             return ()
-        numbers = self._groups.place(_by_adapter(self._sequences[id] for id in decode))
+        numbers = self._groups.place(self._by_adapter(self._sequences[id] for id in decode))
         return tuple(numbers[id] for id in decode)
 
     def _held(self) -> list[Sequence]:
@@ -377,16 +382,14 @@ class Scheduler:
                 wanted.append((sequence.id, length))
         return tuple(wanted)
 
+    def _by_adapter(self, sequences: Iterable[Sequence]) -> dict[str, dict[int, int]]:
+        """Lengths by id. Rows with different adapters never decode together."""
+        lengths: dict[str, dict[int, int]] = {}
+        for sequence in sequences:
+            name = sequence.adapter.name if sequence.adapter is not None else ""
+            lengths.setdefault(name, {})[sequence.id] = self._length(sequence)
+        return lengths
 
-def _by_adapter(sequences: Iterable[Sequence]) -> dict[str, dict[int, int]]:
-    """Lengths by id. Rows with different adapters never decode together."""
-    lengths: dict[str, dict[int, int]] = {}
-    for sequence in sequences:
-        name = sequence.adapter.name if sequence.adapter is not None else ""
-        lengths.setdefault(name, {})[sequence.id] = _length(sequence)
-    return lengths
-
-
-def _length(sequence: Sequence) -> int:
-    """What it holds when it has one more token."""
-    return min(sequence.held_tokens + 1, sequence.limit)
+    def _length(self, sequence: Sequence) -> int:
+        """What it is charged when it has one more token."""
+        return self._form.charge(min(sequence.held_tokens + 1, sequence.limit))
