@@ -63,7 +63,7 @@ def written(name: str, own: Path | None) -> Checked | None:
     places = [(path, str(path)) for path in (sorted(own.glob("*.yaml")) if own is not None else [])]
     for path, shown in (*places, (directory("profiles") / f"{name}.yaml", f"profiles/{name}.yaml")):
         try:
-            tree, _ = source.parse(path.read_text(encoding="utf-8"), shown)
+            tree, _ = source.parse(files.regular(path).decode("utf-8"), shown)
         except (OSError, UnicodeDecodeError):
             continue
         if tree is not None:
@@ -84,7 +84,7 @@ def known(directory: Path | None) -> Families:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return files.regular(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror or error}"
         raise Rejected([at(Place(str(path), 1, 1, 2), "E108", (), why)]) from None

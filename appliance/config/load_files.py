@@ -1,10 +1,12 @@
 """The files of one reading of a configuration: read once each, remembered for the digest and for excerpts."""
 
+import errno
 import glob
 import hashlib
 import json
 import os
 import re
+import stat as modes
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from appliance.config.problem import Place, Problem, at
 Contents = Mapping[str, bytes | None]
 """By absolute path; None where there is nothing. A directory's content is the list of the names in it."""
 
+_LARGEST = 64 * 2**20
 _SECRET = r"""(["']?\s*:\s*)(?!["']?\$\{)("[^"]*"?|'[^']*'?|[^\s,}#][^,}#]*)"""
 _MASKED = re.compile(rf"\b(secret){_SECRET}")
 _MASKED_WHERE_NOTHING_IS_KNOWN = re.compile(rf"\b(secret|key){_SECRET}")
@@ -106,7 +109,7 @@ class Reader:
         """Raises OSError."""
         if self.document is not None and path == os.path.abspath(self.path):
             return self.document
-        return self.held[path] if path in self.held else Path(path).read_bytes()
+        return self.held[path] if path in self.held else regular(path)
 
     def sources(self) -> dict[str, bytes]:
         """What was read and may be kept: of directories the names in them."""
@@ -119,6 +122,21 @@ class Reader:
         if not 0 < problem.line <= len(lines):
             return problem
         return replace(problem, excerpt=_covered(lines[problem.line - 1].rstrip(), problem, secrets))
+
+
+def regular(path: str | Path) -> bytes:
+    """What is in a file. Raises OSError, also for what might never end: pipes, devices, files that are too large."""
+    # Opening a pipe would wait for whoever writes into it.
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if modes.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not modes.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", str(path))
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise OSError(errno.EFBIG, f"it is larger than {_LARGEST >> 20} MiB", str(path))
+    return data
 
 
 def digest(contents: Contents) -> str:
@@ -135,10 +153,11 @@ def now(paths: Iterable[str]) -> Contents:
 
 
 def stat(path: str) -> tuple[FileFact, ...] | None:
-    """The files at a path: of a directory those directly in it, sorted; None where there is nothing."""
+    """The files at a path: of a directory those directly in it, sorted; None where there is none."""
     try:
         if not os.path.isdir(path):
-            return (_fact(os.path.basename(path), os.stat(path)),)
+            found = os.stat(path)
+            return (_fact(os.path.basename(path), found),) if modes.S_ISREG(found.st_mode) else None
         with os.scandir(path) as entries:
             return tuple(sorted(_fact(e.name, e.stat()) for e in entries if e.is_file()))
     except OSError:
@@ -196,7 +215,7 @@ def _bytes(path: str) -> bytes | None:
     try:
         if os.path.isdir(path):
             return "\n".join(sorted(os.listdir(path))).encode() or None
-        return Path(path).read_bytes()
+        return regular(path)
     except OSError:
         return None
 

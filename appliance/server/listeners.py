@@ -157,7 +157,8 @@ class Listeners:
         try:
             return load(tls)
         except StartRefused as refused:
-            problem = replace(deployment.listen_at[0], path="server.tls", message=refused.message)
+            words = refused.message.removeprefix("server.tls: ")
+            problem = replace(deployment.listen_at[0], path="server.tls", message=words)
             raise Rejected([problem], deployment.files, deployment.digest) from refused
 
     async def _open(self, listen: Listen, going: Iterable[Listener]) -> list[Listener]:

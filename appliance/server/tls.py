@@ -85,7 +85,8 @@ def _stat(path: str) -> tuple[int, int, int] | None:
 def _words(error: Exception) -> str:
     match error:
         case ssl.SSLError():
-            return error.reason or str(error)
+            # OpenSSL's words for a file without a certificate or a key in it.
+            return "no PEM in them" if error.reason is None and "PEM" in str(error) else error.reason or str(error)
         case OSError():
             return error.strerror or str(error)
     return str(error)

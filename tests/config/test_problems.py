@@ -1,7 +1,9 @@
 """What a bad file is answered with, word for word."""
 
 import json
+import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,57 @@ def test_a_file_without_readable_text_is_a_problem(content: bytes | None, proble
     with pytest.raises(Rejected) as rejected:
         load.read(path, environ={}, inspect=golden.inspect, memory_bytes=golden.GIB)
     assert str(rejected.value).startswith(f"deploy.yaml:{problem}")
+
+
+ENDLESS = "it is a device or a pipe, not a file"
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "./pipe"])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            'security: {keys: {ci: {secret: "${file:FILE}"}}}',
+            f"secret: the file FILE cannot be read: {ENDLESS}",
+            id="key",
+        ),
+        pytest.param("include: [FILE]", f"cannot be read: {ENDLESS}", id="include"),
+        pytest.param(
+            "server: {tls: {cert: FILE, key: FILE}}", "server.tls.key: there is no file at", id="certificate"
+        ),
+        pytest.param("x-a: {}\nmodels: {a: {source: 'fake:FILE'}}", "source: there is no file at", id="script"),
+        pytest.param("models: {a: {source: FILE}}", "source: there is no directory with a model at", id="model"),
+        pytest.param(
+            "models: {a: {source: smollm2-135m, warm: [FILE]}}", f"FILE cannot be read: {ENDLESS}", id="warm prompt"
+        ),
+        pytest.param(
+            "models: {a: {source: smollm2-135m, template: {file: FILE}}}",
+            f"FILE cannot be read: {ENDLESS}",
+            id="template",
+        ),
+    ],
+)
+def test_what_may_never_end_is_not_read(text: str, problem: str, file: str, here: Path) -> None:
+    os.mkfifo("pipe")
+    with pytest.raises(Rejected) as rejected:
+        golden.read(f"version: 1\n{text}\n".replace("FILE", file))
+    assert problem.replace("FILE", file) in str(rejected.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        pytest.param(os.mkfifo, ENDLESS, id="a pipe nobody writes into"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), ENDLESS, id="a device"),
+        pytest.param(lambda path: path.open("wb").truncate(2**40), "it is larger than 64 MiB", id="a terabyte"),
+    ],
+)
+def test_a_deploy_file_that_cannot_be_held_is_a_problem(
+    make: Callable[[Path], object], problem: str, here: Path
+) -> None:
+    make(Path("deploy.yaml"))
+    with pytest.raises(Rejected, match=f"E108. cannot be read: {problem}"):
+        load.read(Path("deploy.yaml"), environ={}, inspect=golden.inspect, memory_bytes=golden.GIB)
 
 
 def test_a_byte_order_mark_is_no_problem(here: Path) -> None:

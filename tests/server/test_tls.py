@@ -99,4 +99,4 @@ def test_files_that_cannot_be_used_are_said_at_the_start(tmp_path: Path) -> None
     with Up.start(deployment(tmp_path, FILES)) as up:
         assert up.exit_code() == 78
         assert "cert.pem" in up.errors[-1]
-        assert "cannot be used" in up.errors[-1]
+        assert "cannot be used: no PEM in them" in up.errors[-1]
