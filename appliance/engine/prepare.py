@@ -63,35 +63,16 @@ class Preparer:
         adapter = self.adapters.find(submission.adapter) if submission.adapter else None
         prompt = self.tokens(submission.prompt)
         context = min(submission.context, self.context())
-        sampling = submission.sampling
-        wanted = context if sampling.max_tokens is None else sampling.max_tokens
-        room = min(wanted, context - len(prompt))
-        if room < min(wanted, 1):
-            raise PromptTooLong(
-                f"This model's maximum context length is {context} tokens. However, your prompt resulted in"
-                f" {len(prompt)} tokens. Shorten the prompt.",
-                param="messages" if isinstance(submission.prompt, ChatPrompt) else "prompt",
-            )
+        room = _room(submission, len(prompt), context)
         ends = self._ends(submission)
-        thinking, tools = _dialects(submission)
-        tail = self.tokenizer.text(prompt[-_TAIL_TOKENS:])
-        held = self._held(submission, thinking, tools, tail)
-        pipeline = Pipeline(
-            reveal(self.tokenizer, (*thinking.markers, *held.format.tags)),
-            Limits(ends, room, sampling.min_tokens),
-            prompt_tokens=len(prompt),
-            channels=self._channels(submission, thinking, held, tail),
-            logprobs=sampling.logprobs is not None,
-        )
-        constraint = self._budgeted(submission, thinking, held, tail)
-        if (self.guesses or submission.prediction) and not guessable(constraint):
-            log.get().info("engine.not_speculative", sequence=submission.id, reason="its reasoning has a budget")
+        pipeline, constraint = self._held_to(submission, prompt, Limits(ends, room, submission.sampling.min_tokens))
+        self._tell_unguessed(submission, constraint)
         return Sequence(
             id=submission.id,
             known=[*prompt, *submission.emitted],
             prompt_length=len(prompt),
             limit=len(prompt) + room,
-            sampling=sampling,
+            sampling=submission.sampling,
             pipeline=pipeline,
             namespace=submission.namespace if adapter is None else f"{submission.namespace} {adapter.name}",
             priority=submission.priority,
@@ -104,6 +85,28 @@ class Preparer:
             checkpoints=self._checkpoints(submission.prompt, prompt),
             rules=rules_of(submission.rules, self.tokenizer, resumed=bool(submission.emitted)),
         )
+
+    def _held_to(
+        self, submission: Submission, prompt: list[int], limits: Limits
+    ) -> tuple[Pipeline, Constraint | None]:
+        """How the answer is read, and what it is held to, both by the model's dialects. Raises BadRequest,
+        Unsupported for what it must be held to and cannot.
+        """
+        thinking, tools = _dialects(submission)
+        tail = self.tokenizer.text(prompt[-_TAIL_TOKENS:])
+        held = self._held(submission, thinking, tools, tail)
+        pipeline = Pipeline(
+            reveal(self.tokenizer, (*thinking.markers, *held.format.tags)),
+            limits,
+            prompt_tokens=len(prompt),
+            channels=self._channels(submission, thinking, held, tail),
+            logprobs=submission.sampling.logprobs is not None,
+        )
+        return pipeline, self._budgeted(submission, thinking, held, tail)
+
+    def _tell_unguessed(self, submission: Submission, constraint: Constraint | None) -> None:
+        if (self.guesses or submission.prediction) and not guessable(constraint):
+            log.get().info("engine.not_speculative", sequence=submission.id, reason="its reasoning has a budget")
 
     def _checkpoints(self, prompt: Prompt, tokens: list[int]) -> tuple[int, ...]:
         return borders(prompt, tokens, self.tokens) if isinstance(prompt, ChatPrompt) and not self.trims else ()
@@ -201,6 +204,19 @@ class Preparer:
             start=thinking.start(tail, inside=_continues_reasoning(submission, thinking)),
         )
         return hold(self.grammars, wanted, tools, thinking)
+
+
+def _room(submission: Submission, prompt: int, context: int) -> int:
+    """How many tokens there may be of an answer to so many. Raises PromptTooLong."""
+    wanted = context if submission.sampling.max_tokens is None else submission.sampling.max_tokens
+    room = min(wanted, context - prompt)
+    if room < min(wanted, 1):
+        raise PromptTooLong(
+            f"This model's maximum context length is {context} tokens. However, your prompt resulted in"
+            f" {prompt} tokens. Shorten the prompt.",
+            param="messages" if isinstance(submission.prompt, ChatPrompt) else "prompt",
+        )
+    return room
 
 
 def _dialects(submission: Submission) -> tuple[Reasoning, ToolFormat]:
