@@ -4,7 +4,6 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -16,16 +15,15 @@ from appliance.config.deployment import ModelSpec
 from appliance.config.render import Estimate
 from appliance.config.suggest import did_you_mean
 from appliance.control.beside import beside
-from appliance.control.conditions import missing
-from appliance.control.events import Event, Events
+from appliance.control.events import Event
 from appliance.control.journal import Journal, plain
-from appliance.control.observer import Observer
 from appliance.control.registry import unloaded
 from appliance.control.reload import Reloader
 from appliance.control.running import Outcome, Proposal
 from appliance.errors import BadRequest, GenerationMoved, TimedOut, UnknownGeneration, UnknownModel, Unsupported
 from appliance.protocols.fields import misfit, read_object
 from appliance.server import admin_types as types
+from appliance.server import overview
 from appliance.server.context import Context
 
 T = TypeVar("T")
@@ -38,13 +36,9 @@ DEFAULT_WAIT_SECONDS = 300.0
 class Admin:
     """What admin handlers share; `end` begins the shutdown."""
 
-    file: Path
-    pid: int
     context: Context
     reloader: Reloader
-    observer: Observer
     journal: Journal
-    events: Events
     end: Callable[[], None]
 
     @property
@@ -57,8 +51,8 @@ async def status(request: Request, admin: Admin) -> HTTPResponse:
     number of seconds.
     """
     if _wanted(request, "wait"):
-        await admin.observer.converged(_timeout(request))
-    return _answer(standing(admin), admin)
+        await admin.context.observer.converged(_timeout(request))
+    return _answer(overview.status(admin.context), admin)
 
 
 async def config(request: Request, admin: Admin) -> HTTPResponse:
@@ -109,7 +103,7 @@ async def generation(request: Request, admin: Admin, number: str) -> HTTPRespons
 async def events(request: Request, admin: Admin) -> None:
     """What happens from now on, one JSON object a line, or server-sent events for a client that accepts them."""
     sse = "text/event-stream" in request.headers.get("accept", "")
-    with admin.events.listening() as listener:
+    with admin.context.events.listening() as listener:
         response = await request.respond(content_type="text/event-stream" if sse else "application/x-ndjson")
         await response.send(_line({"event": "events.begin", "generation": admin.generation}, sse))
         while True:
@@ -184,8 +178,8 @@ async def _applied(request: Request, admin: Admin, outcome: Outcome) -> HTTPResp
         return _answer(types.ErrorAnswer(error, said.problems), admin, 422)
     convergence = None
     if _wanted(request, "wait"):
-        await admin.observer.converged(_timeout(request))
-        convergence = _convergence(admin)
+        await admin.context.observer.converged(_timeout(request))
+        convergence = overview.convergence(admin.context.observer)
     return _answer(types.AppliedAnswer(said, convergence), admin)
 
 
@@ -197,46 +191,10 @@ async def _estimate(admin: Admin, proposal: Proposal) -> Estimate:
     return lambda model: sizes.get(model.fingerprint)
 
 
-def standing(admin: Admin) -> types.StatusAnswer:
-    """Everything about the appliance as it is now: what `status` and the dashboard show."""
-    admin.observer.look()
-    context, spare = admin.context, admin.context.supervisor.spare()
-    reasons = ["the appliance is shutting down"] if context.draining else list(context.supervisor.readiness())
-    return types.StatusAnswer(
-        version=context.version,
-        pid=admin.pid,
-        started=context.started,
-        file=str(admin.file),
-        generation=admin.generation,
-        file_matches_running=context.running.matches,
-        last_reload=types.reload(context.running.last),
-        convergence=_convergence(admin),
-        ready=not reasons,
-        not_ready=reasons,
-        draining=context.draining,
-        in_flight=len(context.in_flight),
-        pending_restart=list(context.running.pending_restart),
-        models=_models(admin),
-        spare=types.spare(spare),
-        memory=types.memory(context.running.deployment, admin.observer.models, spare),
-        recent=list(reversed(admin.events.recent)),
-    )
-
-
-def _convergence(admin: Admin) -> types.Convergence:
-    left = missing(admin.observer.models)
-    final = bool(left) and all(each.final for each in left)
-    return types.Convergence(not left, [str(each) for each in left], final)
-
-
-def _models(admin: Admin) -> list[types.ModelAnswer]:
-    standings = admin.observer.standings
-    return [types.model(m, () if m.retired else standings[m.name]) for m in admin.observer.models]
-
-
 def _one(admin: Admin, name: str) -> types.ModelAnswer:
-    admin.observer.look()
-    return next(model for model in _models(admin) if model.name == name and not model.retired)
+    admin.context.observer.look()
+    models = overview.models(admin.context.observer)
+    return next(model for model in models if model.name == name and not model.retired)
 
 
 def _model(admin: Admin, name: str) -> ModelSpec:

@@ -2,13 +2,15 @@
 
 import collections
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from appliance.control.events import Events
+from appliance.control.observer import Observer
 from appliance.control.running import Running
 from appliance.control.status import Condition, ModelStatus
 from appliance.control.supervisor import Supervisor
-from appliance.server.admin_types import StatusAnswer
 from appliance.server.background import Background
 from appliance.server.batch_store import BatchStore
 from appliance.server.door import Door
@@ -90,16 +92,18 @@ class Counted:
 
 @dataclass(slots=True)
 class Context:
-    """Shared by all handlers; `started` is Unix seconds."""
+    """Shared by all handlers; `started` is Unix seconds, `file` the deploy file."""
 
+    file: Path
     running: Running
     supervisor: Supervisor
+    observer: Observer
+    events: Events
     door: Door
     version: str
     started: int
     files: FileStore
     batches: BatchStore
-    status: Callable[[], StatusAnswer]
     counted: Counted = field(default_factory=Counted)
     in_flight: InFlight = field(default_factory=InFlight)
     responses: ResponseStore = field(default_factory=ResponseStore)

@@ -8,6 +8,7 @@ from sanic.exceptions import MethodNotAllowed
 from appliance.config.operations import Observability
 from appliance.control.keys import permits
 from appliance.errors import InvalidKey, NotAllowed
+from appliance.server import overview
 from appliance.server.context import Context
 from appliance.server.dashboard import page
 from appliance.server.edge import answer_error
@@ -26,7 +27,7 @@ async def dashboard(request: Request, context: Context) -> HTTPResponse:
     key = context.door.key_of(request, basic=True)
     if not all(permits(key, name) for name in context.running.deployment.models):
         raise NotAllowed("the dashboard shows every model, and this key may not use all of them")
-    return HTTPResponse(page(context.status()), headers=_HEADERS, content_type="text/html; charset=utf-8")
+    return HTTPResponse(page(overview.status(context)), headers=_HEADERS, content_type="text/html; charset=utf-8")
 
 
 async def metrics_page(request: Request, context: Context) -> HTTPResponse:
