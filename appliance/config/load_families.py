@@ -6,7 +6,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from appliance.config import load_files as files
@@ -60,10 +60,11 @@ def parsed(text: str, name: str) -> tuple[FamilyFile | None, list[Problem]]:
 
 def written(name: str, own: Path | None) -> Checked | None:
     """The file of a family as it stands: the user's own before the shipped one; None where there is none to read."""
-    places = [(path, str(path)) for path in (sorted(own.glob("*.yaml")) if own is not None else [])]
-    for path, shown in (*places, (directory("profiles") / f"{name}.yaml", f"profiles/{name}.yaml")):
+    texts = [(partial(_own, path), str(path)) for path in (sorted(own.glob("*.yaml")) if own is not None else [])]
+    shipped = directory("profiles") / f"{name}.yaml"
+    for text, shown in (*texts, (partial(shipped.read_text, encoding="utf-8"), f"profiles/{name}.yaml")):
         try:
-            tree, _ = source.parse(files.regular(path).decode("utf-8"), shown)
+            tree, _ = source.parse(text(), shown)
         except (OSError, UnicodeDecodeError):
             continue
         if tree is not None:
@@ -82,9 +83,13 @@ def known(directory: Path | None) -> Families:
     return with_own(file for _, file in found)
 
 
+def _own(path: Path) -> str:
+    return files.regular(path).decode("utf-8")
+
+
 def _text(path: Path) -> str:
     try:
-        return files.regular(path).decode("utf-8")
+        return _own(path)
     except (OSError, UnicodeDecodeError) as error:
         why = "not UTF-8" if isinstance(error, UnicodeDecodeError) else f"cannot be read: {error.strerror or error}"
         raise Rejected([at(Place(str(path), 1, 1, 2), "E108", (), why)]) from None
