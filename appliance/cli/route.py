@@ -142,7 +142,7 @@ def _data(
 def _shown(found: Route, decided: Decided) -> list[str]:
     """The sampling that is decided here: a peer decides what nobody here has."""
     names = [name for name in decided.sampling.__struct_fields__ if name != "seed"]
-    return [name for name in names if name in decided.said] if is_peer(found.target.model) else names
+    return [name for name in names if name in decided.given_names] if is_peer(found.target.model) else names
 
 
 def _lines(data: dict[str, Any]) -> list[str]:

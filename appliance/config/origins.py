@@ -191,7 +191,7 @@ class _Tracing:
         overlays = list(self.overlays(model, chain))
         for param in _PARAMS:
             # What nobody decides is left to the peer.
-            if is_peer(model) and param not in decided.said:
+            if is_peer(model) and param not in decided.given_names:
                 continue
             layers = [*self.sampling_layers(param, overlays), *self.below(param, model, decided)]
             yield Origin(

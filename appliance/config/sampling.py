@@ -22,14 +22,14 @@ _OFF = {"top_k": 0}
 @dataclass(frozen=True, slots=True)
 class Decided:
     """`template` are the chat template's variables; `rewrites` is what a client asked for and did not get; `adapter`
-    is the directory of the one to run with, "" for none; `said` are the names of the sampling that any layer decided.
+    is the directory of the one to run with, "" for none; `given_names` are those of the sampling that any layer gave.
     """
 
     sampling: Sampling
     template: dict[str, Any]
     rewrites: tuple[Rewrite, ...]
     adapter: str = ""
-    said: frozenset[str] = frozenset()
+    given_names: frozenset[str] = frozenset()
 
 
 def find(deployment: Deployment, asked: str, shown: Callable[[str], bool] = lambda name: True) -> Target:

@@ -1,6 +1,6 @@
 """One answer of another server: asked for again while nothing was heard, then told as events.
 
-    events = generate(peers, peer, questions, n=1, told=Told(estimate=12), deadlines=deadlines)
+    events = generate(peers, peer, questions, n=1, envelope=Envelope(estimate=12), deadlines=deadlines)
     async with contextlib.aclosing(events):
         async for index, event in events: ...
 
@@ -44,7 +44,7 @@ class _NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Envelope:
     """What a peer is told beside the question, and about how many tokens its prompt has."""
 
     estimate: int = 0
@@ -52,14 +52,14 @@ class Told:
 
 
 async def generate(
-    peers: Peers, peer: Peer, questions: Sequence[Question], *, n: int, told: Told, deadlines: Deadlines
+    peers: Peers, peer: Peer, questions: Sequence[Question], *, n: int, envelope: Envelope, deadlines: Deadlines
 ) -> AsyncGenerator[Indexed, None]:
     """As `appliance.control.generation.generate`: `n` answers to each question, each asked for on its own.
 
     Raises PeerFailed, TimedOut, Unsupported, and what the peer's refusal means.
     """
     answers = [
-        _Answer(peers, peer, _seeded(question, sample), told, at * n + sample)
+        _Answer(peers, peer, _seeded(question, sample), envelope, at * n + sample)
         for at, question in enumerate(questions)
         for sample in range(n)
     ]
@@ -75,7 +75,7 @@ class _Answer:
     peers: Peers
     peer: Peer
     question: Question
-    told: Told
+    envelope: Envelope
     index: int
 
     async def indexed(self) -> AsyncGenerator[Indexed, None]:
@@ -88,7 +88,7 @@ class _Answer:
                     async for event in events:
                         if not begun:
                             begun = True
-                            yield self.index, Started(self.told.estimate, 0)
+                            yield self.index, Started(self.envelope.estimate, 0)
                         yield self.index, event
                 return
             except _NoAnswer as none:
@@ -103,7 +103,7 @@ class _Answer:
         outgoing = kind.ask(self.question)
         if outgoing.left_out:
             _log.debug("peer.left_out", peer=self.peer.name, params=outgoing.left_out)
-        headers = {"content-type": "application/json", "accept": "text/event-stream", **self.told.headers}
+        headers = {"content-type": "application/json", "accept": "text/event-stream", **self.envelope.headers}
         async with self.peers.client(self.peer) as client, self._translated():
             request = client.build_request(
                 "POST", url(self.peer, outgoing.path), content=outgoing.body, headers=headers
@@ -113,7 +113,7 @@ class _Answer:
                 if response.status_code != 200:
                     raise await self._refusal(response)
                 self.peers.heard(self.peer)
-                reading = kind.read(self.told.estimate)
+                reading = kind.read(self.envelope.estimate)
                 async for data in response.aiter_raw():
                     for event in reading.feed(data):
                         yield event
@@ -158,7 +158,7 @@ class _Answer:
 
 
 def _seeded(question: Question, sample: int) -> Question:
-    if not sample or "seed" not in question.said:
+    if not sample or "seed" not in question.given_names:
         return question
     seed = (question.sampling.seed + sample) % _SEEDS
     return replace(question, sampling=msgspec.structs.replace(question.sampling, seed=seed))

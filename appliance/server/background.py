@@ -12,7 +12,7 @@ from appliance.protocols.responses_stream import ResponseStream
 class BackgroundResponse:
     """One that is being generated, with any number of followers, who are woken whenever it has grown."""
 
-    said: ResponseStream
+    stream: ResponseStream
     made: bool = False
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -25,7 +25,7 @@ class BackgroundResponse:
         """The events of its stream after the one of this number, as they come, to the last."""
         at = number + 1
         while True:
-            news, new = self._news, self.said.events[at:]
+            news, new = self._news, self.stream.events[at:]
             if new:
                 at += len(new)
                 yield b"".join(new)

@@ -6,7 +6,7 @@ from appliance.config.deployment import Deployment, Rewrite, Target
 from appliance.config.peered import split
 from appliance.config.routing import Peer
 from appliance.config.sampling import Decided
-from appliance.control.peer_answer import Told
+from appliance.control.peer_answer import Envelope
 from appliance.control.peer_answer import generate as generate_there
 from appliance.control.peers import Peers
 from appliance.control.timing import Deadlines, Indexed
@@ -30,8 +30,8 @@ def peer_of(deployment: Deployment, target: Target) -> Peer:
 
 def questions(target: Target, asked: GenerateRequest, decided: Decided) -> tuple[Question, ...]:
     """One for each prompt."""
-    model, sampling, said = target.model.source.ref, decided.sampling, decided.said
-    return tuple(Question(model, asked, sampling, said, prompt) for prompt in asked.prompts or (None,))
+    model, sampling, names = target.model.source.ref, decided.sampling, decided.given_names
+    return tuple(Question(model, asked, sampling, names, prompt) for prompt in asked.prompts or (None,))
 
 
 def left_out(deployment: Deployment, target: Target, asked: GenerateRequest, decided: Decided) -> tuple[Rewrite, ...]:
@@ -39,9 +39,9 @@ def left_out(deployment: Deployment, target: Target, asked: GenerateRequest, dec
     ask = KINDS[peer_of(deployment, target).api].ask
     names = ask(questions(target, asked, decided)[0]).left_out
     given = asked.sampling.given()
-    by_layers = (decided.said - given.keys()) | (decided.template.keys() - asked.template.keys())
-    told = (name for name in names if name not in by_layers)
-    return tuple(Rewrite(name, "stripped", given.get(name, "given"), None) for name in told)
+    by_layers = (decided.given_names - given.keys()) | (decided.template.keys() - asked.template.keys())
+    own = (name for name in names if name not in by_layers)
+    return tuple(Rewrite(name, "stripped", given.get(name, "given"), None) for name in own)
 
 
 def generate(
@@ -59,12 +59,12 @@ def generate(
     over = int(hops) if hops.isdecimal() and len(hops) < 4 else 0
     if over >= MOST_HOPS:
         raise Unavailable(f"this request came over {over} appliances already: do they name each other?")
-    told = Told(estimate, {HOPS: str(over + 1), "x-request-id": caller.id})
+    envelope = Envelope(estimate, {HOPS: str(over + 1), "x-request-id": caller.id})
     return generate_there(
         peers,
         peer_of(deployment, target),
         questions(target, asked, decided),
         n=asked.n,
-        told=told,
+        envelope=envelope,
         deadlines=deadlines,
     )

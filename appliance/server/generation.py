@@ -57,32 +57,32 @@ def _way(run: Run) -> Callable[[Request, Run], Awaitable[tuple[HTTPResponse | No
 
 async def _background(request: Request, run: Run) -> tuple[HTTPResponse | None, int]:
     """Answer at once with the response as it begins, or follow it; it is finished even if the client leaves."""
-    said = run.decoded.whole(await answer(run))
-    assert isinstance(said, ResponseStream)
-    said.heartbeat()
-    making = BackgroundResponse(said)
+    stream = run.decoded.whole(await answer(run))
+    assert isinstance(stream, ResponseStream)
+    stream.heartbeat()
+    making = BackgroundResponse(stream)
     run.caller.passage.stay()
     run.context.background.begin(run.entry.answer, making, _finish(request, run, making))
     if run.asked.stream:
         await follow(request, run.deployment.server, making.events_after(-1), _headers(run))
         return None, 200
-    return json_response(said.body(), _headers(run)), 200
+    return json_response(stream.body(), _headers(run)), 200
 
 
 async def _finish(request: Request, run: Run, making: BackgroundResponse) -> None:
-    said = making.said
+    stream = making.stream
     try:
         async with events_of(run, lambda: True) as events:
             async for index, event in events:
-                said.feed(index, event)
+                stream.feed(index, event)
                 making.grew()
     except Exception as raised:  # noqa: BLE001 - the request edge of a request whose client does not wait
-        said.error(as_ours(request, raised))
+        stream.error(as_ours(request, raised))
     else:
-        said.close()
+        stream.close()
     finally:
         run.caller.passage.leave()
-    run.adapter.ended(run.context, said)
+    run.adapter.ended(run.context, stream)
 
 
 async def _stream(request: Request, run: Run) -> tuple[None, int]:

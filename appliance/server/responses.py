@@ -23,10 +23,10 @@ def read(body: bytes, context: Context) -> Decoded:
     return openai_responses.read(body, context.responses.recall)
 
 
-def ended(context: Context, said: Encoder | Fold) -> None:
+def ended(context: Context, answer: Encoder | Fold) -> None:
     """Keep an answer, also one that failed: it can be asked for."""
-    assert isinstance(said, ResponseStream)
-    if (kept := said.kept()) is not None:
+    assert isinstance(answer, ResponseStream)
+    if (kept := answer.kept()) is not None:
         context.responses.keep(kept)
 
 
@@ -40,13 +40,13 @@ async def show(request: Request, context: Context, id: str) -> HTTPResponse | No
         await follow(request, context.running.deployment.server, events, {})
         return None
     if (making := context.background.get(id)) is not None:
-        return _json(making.said.response())
+        return _json(making.stream.response())
     return _json(context.responses.get(id).response)
 
 
 def _events_after(context: Context, id: str, after: int) -> AsyncIterator[bytes]:
     making = context.background.get(id)
-    if making is not None and making.said.replays:
+    if making is not None and making.stream.replays:
         return making.events_after(after)
     kept = None if making is not None else context.responses.get(id).events
     if kept is None:

@@ -32,7 +32,7 @@ def message(question: Question) -> Outgoing:
         "metadata": {"user_id": asked.user} if asked.user else None,
     }
     left_out = []
-    for name in sorted(question.said - {"max_tokens"}):
+    for name in sorted(question.given_names - {"max_tokens"}):
         if name in NAMES:
             fields[NAMES[name]] = _plain(name, question.value(name))
         else:

@@ -93,7 +93,7 @@ def _common(api: str, question: Question) -> tuple[dict[str, Any], list[str]]:
     asked, names = question.asked, NAMES[api]
     fields: dict[str, Any] = {"model": question.model, "stream": True, "stream_options": {"include_usage": True}}
     left_out: list[str] = []
-    for name in sorted(question.said - {"max_tokens", "logprobs"}):
+    for name in sorted(question.given_names - {"max_tokens", "logprobs"}):
         if name in names:
             fields[names[name]] = _plain(question.value(name))
         else:

@@ -12,19 +12,19 @@ from appliance.vocab.request import GenerateRequest, Sampling, TextPrompt, Token
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One answer is wanted. `model` is the peer's own name of it; of `sampling` only what is `said` was decided by
-    anybody, the rest is left to the peer. `prompt` is a raw one, in place of the request's messages.
+    """One answer is wanted. `model` is the peer's own name of it; of `sampling` only `given_names` were decided
+    by anybody, the rest is left to the peer. `prompt` is a raw one, in place of the request's messages.
     """
 
     model: str
     asked: GenerateRequest
     sampling: Sampling
-    said: frozenset[str]
+    given_names: frozenset[str]
     prompt: TextPrompt | TokenPrompt | None = None
 
     def value(self, name: str) -> Any:
         """Of the sampling, where somebody decided it."""
-        return getattr(self.sampling, name) if name in self.said else None
+        return getattr(self.sampling, name) if name in self.given_names else None
 
 
 @dataclass(frozen=True, slots=True)
