@@ -15,9 +15,9 @@ from appliance.config.layers import empty
 from appliance.config.operations import Hook, Observability, Storage
 from appliance.config.problem import Problem
 from appliance.config.routing import Routing
-from appliance.config.tuning import Kv, Quantized, RetryLoad, Speculative
+from appliance.config.tuning import Kv, Quantized, RetryLoad
 from appliance.vocab.request import SamplingPatch
-from appliance.vocab.spec import DType
+from appliance.vocab.spec import DType, Speculative
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ from appliance.config.operations import Storage
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
 from appliance.config.suggest import did_you_mean
-from appliance.config.tuning import Kv, Quantized, RetryLoad, Speculative
+from appliance.config.tuning import Kv, Quantized, RetryLoad
 from appliance.config.world import Notes, World
 from appliance.errors import SourceError
 from appliance.vocab.request import SamplingPatch
+from appliance.vocab.spec import Speculative
 
 _RELATIVE = "paths are relative to the file they stand in"
 

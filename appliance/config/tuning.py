@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from appliance.vocab.spec import Speculative
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +24,6 @@ class Kv:
     bits: int
     group: int = 64
     from_token: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Speculative:
-    """`draft` is the small model's source written in full, "" where the kind needs none."""
-
-    kind: Literal["lookup", "suffix", "draft", "mtp"]
-    draft: str = ""
-    depth: int = 3
-    max_batch: int = 2
 
 
 @dataclass(frozen=True, slots=True)

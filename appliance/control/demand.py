@@ -1,7 +1,7 @@
 """What a deployment asks of its engines: the models sharing a fingerprint folded into one want. PURE."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +16,7 @@ from appliance.control.residency import Terms, Want
 from appliance.control.speech import Speech
 from appliance.models.store import Store
 from appliance.vocab.request import GenerateRequest, Message
-from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm, Speculative
+from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm
 
 PREFIX_SHARE = 1 / 3
 """The most of an engine's share of free memory its prefix cache may take from running requests."""
@@ -89,13 +89,12 @@ class Demand:
     def spec(self) -> EngineSpec:
         """Only for a model whose files are here. A draft model is named by its source."""
         assert self.place.path is not None
-        guessing = self.first.speculative
         return EngineSpec(
             backend="fake" if self.first.source.kind == "fake" else "mlx",
             path=str(self.place.path),
             dtype=self.first.dtype,
             trust_remote_code=self.first.trust_remote_code,
-            speculative=None if guessing is None else Speculative(**asdict(guessing)),
+            speculative=self.first.speculative,
             max_kv=self.first.max_kv,
         )
 

@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from msgspec import structs
@@ -95,7 +95,7 @@ def _with_draft(spec: EngineSpec, store: Store, name: str) -> EngineSpec:
             f"{name}: its draft model is not on this machine: run `appliance pull {guessing.draft}`",
             permanent=False,
         )
-    return structs.replace(spec, speculative=structs.replace(guessing, draft=str(path)))
+    return structs.replace(spec, speculative=replace(guessing, draft=str(path)))
 
 
 def _draft(source: str, store: Store) -> Path | None:

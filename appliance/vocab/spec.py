@@ -1,5 +1,6 @@
 """What an engine is told about the model it serves, and what it tells back."""
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -9,10 +10,11 @@ from appliance.vocab.request import Grammar, Message, Sampling, TextPrompt, Toke
 DType = Literal["auto", "float32", "float16", "bfloat16"]
 
 
-class Speculative(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculative:
     """How tokens are guessed: `lookup` in the sequence itself, `suffix` in earlier answers too, `draft` by the small
-    model in the directory `draft`, `mtp` by the model's own extra heads. At most `depth` tokens at a time, while at
-    most `max_batch` sequences decode.
+    model `draft`, `mtp` by the model's own extra heads. At most `depth` tokens at a time, while at most `max_batch`
+    sequences decode. A deployment names the small model by its source written in full, an engine by its directory.
     """
 
     kind: Literal["lookup", "suffix", "draft", "mtp"]

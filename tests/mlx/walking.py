@@ -10,7 +10,6 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from msgspec import structs
 
 from appliance.engine.adapter import Adapter, read
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled
@@ -63,7 +62,7 @@ class Ground:
     def drafting(self, model: Path) -> "Ground":
         """With this one as its draft model."""
         assert self.speculative is not None
-        return replace(self, speculative=structs.replace(self.speculative, draft=str(model)))
+        return replace(self, speculative=replace(self.speculative, draft=str(model)))
 
     def settings(self, token_bytes: int = 1) -> EngineSettings:
         kv_bytes = 1 << 40 if self.room is None else self.room * token_bytes
