@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from appliance.errors import BadRequest
+from appliance.grammar import ebnf
 from appliance.vocab.request import Grammar
 
 MAX_SOURCE = 256 * 1024
@@ -97,7 +98,7 @@ def _regex(text: str) -> str:
 
 
 def _lark(text: str) -> str:
-    return json.dumps({"grammars": [{"lark_grammar": text}]})
+    return json.dumps({"grammars": [{"lark_grammar": ebnf.lark(text) if ebnf.is_ebnf(text) else text}]})
 
 
 def _choice(text: str) -> str:

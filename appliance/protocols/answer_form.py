@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -50,6 +50,15 @@ def choice(name: str, wanted: list[str]) -> Grammar:
     return Grammar("choice", json.dumps(wanted, ensure_ascii=False), name)
 
 
+def _written(kind: Literal["regex", "lark"]) -> Callable[[str, str], Grammar]:
+    def read(name: str, wanted: str) -> Grammar:
+        if not wanted:
+            raise BadRequest(f"`{name}` is empty", param=name)
+        return Grammar(kind, wanted, name)
+
+    return read
+
+
 def _response_format(name: str, wanted: _Format) -> Grammar | None:
     match wanted:
         case _Format(type="text"):
@@ -67,12 +76,12 @@ def _response_format(name: str, wanted: _Format) -> Grammar | None:
 def _structured(name: str, wanted: _Structured) -> Grammar | None:
     read: Mapping[str, Callable[[str, Any], Grammar]] = {
         "json": schema,
-        "regex": lambda at, value: Grammar("regex", value, at),
+        "regex": _written("regex"),
         "choice": choice,
-        "grammar": lambda at, value: Grammar("lark", value, at),
+        "grammar": _written("lark"),
         "json_object": lambda at, value: Grammar("json_object", "", at),
     }
-    given = {key: value for key in read if (value := getattr(wanted, key))}
+    given = {key: value for key in read if (value := getattr(wanted, key)) not in (None, False)}
     if len(given) > 1:
         raise BadRequest(f"`{name}` asks for several forms at once: {', '.join(given)}", param=name)
     return next((read[key](f"{name}.{key}", value) for key, value in given.items()), None)
@@ -82,9 +91,9 @@ FORMS: dict[str, Reader] = {
     "response_format": typed(_Format, "an object with a type", _response_format),
     "structured_outputs": typed(_Structured, "an object", _structured),
     "guided_json": typed(dict[str, Any] | str, "a JSON schema", schema),
-    "guided_regex": typed(str, "a string", lambda name, value: Grammar("regex", value, name)),
+    "guided_regex": typed(str, "a string", _written("regex")),
     "guided_choice": typed(list[str], "a list of strings", choice),
-    "guided_grammar": typed(str, "a string", lambda name, value: Grammar("lark", value, name)),
+    "guided_grammar": typed(str, "a string", _written("lark")),
 }
 """Rows for a protocol's table of fields."""
 

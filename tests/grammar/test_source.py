@@ -5,6 +5,7 @@ import json
 import pytest
 
 from appliance.errors import BadRequest
+from appliance.grammar.ebnf import MAX_EBNF
 from appliance.grammar.source import MAX_SOURCE, source
 from appliance.vocab.request import Grammar
 
@@ -17,6 +18,9 @@ GOOD = [
     Grammar("regex", "[0-9]{3}-[0-9]{4}"),
     Grammar("choice", json.dumps(["yes", "no", 'may"be'])),
     Grammar("lark", "start: /[ab]+/"),
+    Grammar("lark", 'root ::= "yes" | no-way\nno-way ::= "no" [0-9]{1,3} # so far\n'),
+    Grammar("lark", 'root ::= "caf\\u00e9 \\U0001F600" [\\u4e00-\\u9fff]+ "\\\\"'),
+    Grammar("lark", 'list ::= "[" (item ("," item)*)? "]"\nitem ::= list | "1"\nroot ::= list'),
 ]
 
 BAD = [
@@ -30,6 +34,12 @@ BAD = [
     (Grammar("choice", json.dumps([1, 2])), "non-empty"),
     (Grammar("choice", "no"), "choice"),
     (Grammar("lark", "start: nothing"), "lark"),
+    (Grammar("lark", 'root ::= "a" nothing'), "nothing"),
+    (Grammar("lark", 'start ::= "a"'), "root"),
+    (Grammar("lark", 'root ::= "a'), "end of input"),
+    (Grammar("lark", 'root ::= "a\\'), "lark"),
+    (Grammar("lark", f'root ::= {"(" * 5000} "a"'), "lark"),
+    (Grammar("lark", "root ::= " + '"a" ' * MAX_EBNF), "longer"),
     (Grammar("json_schema", " " * (MAX_SOURCE + 1)), "larger"),
 ]
 

@@ -42,6 +42,10 @@ FORMS: dict[str, tuple[dict[str, Any], Grammar | None]] = {
         {"structured_outputs": {"regex": "b"}},
         Grammar("regex", "b", "structured_outputs.regex"),
     ),
+    "structured_outputs, any JSON": (
+        {"structured_outputs": {"json": {}, "json_object": False}},
+        Grammar("json_schema", "{}", "structured_outputs.json"),
+    ),
 }
 
 
@@ -63,6 +67,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "schema not JSON": ({"guided_json": "{"}, "guided_json", "JSON"),
     "choices empty": ({"guided_choice": []}, "guided_choice", "non-empty"),
     "a choice empty": ({"guided_choice": ["a", ""]}, "guided_choice", "non-empty"),
+    "no choice in one": ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "non-empty"),
+    "regex empty": ({"guided_regex": ""}, "guided_regex", "empty"),
+    "regex empty in one": ({"structured_outputs": {"regex": ""}}, "structured_outputs.regex", "empty"),
+    "grammar empty": ({"guided_grammar": ""}, "guided_grammar", "empty"),
+    "grammar empty in one": ({"structured_outputs": {"grammar": ""}}, "structured_outputs.grammar", "empty"),
+    "schema empty text in one": ({"structured_outputs": {"json": ""}}, "structured_outputs.json", "JSON"),
     "two forms": ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice", "both"),
     "two in one": ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "several"),
 }
