@@ -17,6 +17,7 @@ from appliance.server.edge import json_response
 from appliance.server.in_flight import Entry
 from appliance.server.metrics import CONTENT_TYPE, render
 from appliance.server.names import check_shown, known_to
+from appliance.server.readings import readings
 
 
 async def list_models(request: Request, context: Context) -> HTTPResponse:
@@ -54,7 +55,7 @@ async def version(request: Request, context: Context) -> HTTPResponse:
 
 async def metrics(request: Request, context: Context) -> HTTPResponse:
     """`GET /metrics`: for Prometheus, to anyone; `observability.metrics.path` says where."""
-    return HTTPResponse(render(context.families()), content_type=CONTENT_TYPE)
+    return HTTPResponse(render([*context.counted.families(), *readings(context)]), content_type=CONTENT_TYPE)
 
 
 async def list_requests(request: Request, context: Context) -> HTTPResponse:
