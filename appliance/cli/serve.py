@@ -106,6 +106,7 @@ def _context(state: StateDir, running: Running, supervisor: Supervisor, door: Do
     files = FileStore(state.files)
     return Context(
         file=state.file,
+        socket=state.socket,
         running=running,
         supervisor=supervisor,
         observer=Observer(supervisor, lambda: running.generation, events),

@@ -121,14 +121,15 @@ class MemoryStanding(Struct, frozen=True):
 
 
 class StatusAnswer(Struct, frozen=True):
-    """The whole appliance. `not_ready` says why readiness is refused, `started` is Unix seconds; `recent` are the
-    latest events, newest first.
+    """The whole appliance. `not_ready` says why readiness is refused, `started` is Unix seconds, `socket` where this
+    is asked; `recent` are the latest events, newest first.
     """
 
     version: str
     pid: int
     started: int
     file: str
+    socket: str
     generation: int
     file_matches_running: bool
     last_reload: ReloadAnswer

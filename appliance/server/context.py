@@ -78,9 +78,10 @@ class Counted:
 
 @dataclass(slots=True)
 class Context:
-    """Shared by all handlers; `started` is Unix seconds, `file` the deploy file."""
+    """Shared by all handlers; `started` is Unix seconds, `file` the deploy file, `socket` the admin API's."""
 
     file: Path
+    socket: Path
     running: Running
     supervisor: Supervisor
     observer: Observer

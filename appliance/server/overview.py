@@ -18,6 +18,7 @@ def status(context: Context) -> types.StatusAnswer:
         pid=os.getpid(),
         started=context.started,
         file=str(context.file),
+        socket=str(context.socket),
         generation=running.generation,
         file_matches_running=running.matches,
         last_reload=types.reload(running.last),

@@ -111,6 +111,12 @@ def test_ps_shows_every_model(shell: Shell, running: Up) -> None:
     assert said["data"]["models"][0]["name"] == "demo"
 
 
+def test_scripts_find_the_admin_socket_in_the_status(shell: Shell, running: Up) -> None:
+    socket = json.loads(shell("status", "--json"))["data"]["socket"]
+    with httpx.Client(transport=httpx.HTTPTransport(uds=socket)) as client:
+        assert client.get("http://localhost/admin/v1/decisions").json() == {"decisions": []}
+
+
 def test_ps_shows_the_spare_engine_and_what_it_saved(shell: Shell) -> None:
     shell.file.write_text(shell.file.read_text() + "engine: {spare: true}\n")
     with Up.start(shell.file) as running:

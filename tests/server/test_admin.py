@@ -79,6 +79,7 @@ def test_only_this_user_can_connect_and_the_socket_goes_away_in_the_end(admin: S
     assert not path.exists()
 
 
+    assert status["socket"] == str(admin.state.socket)
 def test_the_admin_api_is_on_its_socket_only(running: Up) -> None:
     assert running.get(f"{BASE}/status").status_code == 404
 
