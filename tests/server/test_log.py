@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from appliance.server.body_log import covered
+from tests.server.test_admin import Socket
 from tests.server.test_keys import SECRETS
 from tests.server.up import PATIENCE, Up, chat, deployment
 
@@ -24,9 +25,9 @@ def environ(file: Path) -> dict[str, str]:
     return {**os.environ, "APPLIANCE_HOME": str(file.parent / ".appliance"), **SECRETS}
 
 
-def exchanges(running: Up) -> list[dict[str, Any]]:
-    """Those that were logged so far, as JSON."""
-    return [json.loads(line) for line in running.errors if '"request.bodies"' in line]
+def exchanges(errors: list[str]) -> list[dict[str, Any]]:
+    """Those that were logged, as JSON."""
+    return [json.loads(line) for line in errors if '"request.bodies"' in line]
 
 
 def test_the_format_and_the_level_follow_the_file_in_the_server_and_in_running_engines(tmp_path: Path) -> None:
@@ -93,11 +94,13 @@ def test_a_console_shows_the_problems_of_a_refused_file_to_people(tmp_path: Path
         running.wait_for("^^^")
 
 
+KEYS = "security: {keys: {ann: {secret: '${env:ann}'}}}\n"
+BEARER = {"authorization": f"Bearer {SECRETS['ann']}"}
 ASKS: dict[str, dict[str, Any]] = {
-    "whole": chat("demo", "a prompt of mine"),
-    "stream": chat("demo", "a prompt of mine", stream=True),
-    "refused": chat("nobody", "a prompt of mine"),
-    "failing stream": chat("faulty", "a prompt of mine", stream=True),
+    "whole": chat("demo"),
+    "stream": chat("demo", stream=True),
+    "refused": chat("nobody"),
+    "failing stream": chat("faulty", stream=True),
 }
 LOGGED: dict[str, tuple[dict[str, str], set[str]]] = {
     "unless asked": ({}, set()),
@@ -107,34 +110,44 @@ LOGGED: dict[str, tuple[dict[str, str], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("log", "logged"), LOGGED.values(), ids=LOGGED)
-def test_bodies_are_logged_only_where_the_file_asks_for_them(
-    tmp_path: Path, log: dict[str, str], logged: set[str]
-) -> None:
-    more = observing(format="json", **log) + "security: {keys: {ann: {secret: '${env:ann}'}}}\n"
-    file = deployment(tmp_path, more=more)
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What one appliance logs that is asked everything with each of these settings, one after the other."""
+    file = deployment(tmp_path_factory.mktemp("log"), "reload: {watch: false}", more=observing(format="json") + KEYS)
+    text = file.read_text()
     with Up.start(file, env=environ(file)) as running:
         running.wait_for("ready")
-        for name, body in ASKS.items():
-            headers = {"x-request-id": name.replace(" ", "-"), "authorization": f"Bearer {SECRETS['ann']}"}
-            content = f"{body['messages'][0]['content']} {SECRETS['ann']}"
-            running.post({**body, "messages": [{"role": "user", "content": content}]}, headers=headers)
+        admin = Socket(file)
+        for setting, (log, _) in LOGGED.items():
+            file.write_text(text.replace(observing(format="json"), observing(format="json", **log)))
+            admin.ask("POST", "/reload")
+            for name, body in ASKS.items():
+                headers = {"x-request-id": f"{setting}.{name}".replace(" ", "-"), **BEARER}
+                content = f"a prompt with {setting} {SECRETS['ann']}"
+                running.post({**body, "messages": [{"role": "user", "content": content}]}, headers=headers)
         running.process.terminate()
         assert running.exit_code() == 0
-    said = "\n".join(running.errors)
+    return running.errors
+
+
+@pytest.mark.parametrize(("setting", "logged"), [(each, row[1]) for each, row in LOGGED.items()], ids=LOGGED)
+def test_bodies_are_logged_only_where_the_file_asks_for_them(
+    errors: list[str], setting: str, logged: set[str]
+) -> None:
+    said = "\n".join(errors)
     assert SECRETS["ann"] not in said
-    assert ("a prompt of mine" in said) is bool(logged)
-    found = {line["request"].replace("-", " "): line for line in exchanges(running)}
+    prompt = f"a prompt with {setting} "
+    assert (prompt in said) is bool(logged)
+    requests = [(*line["request"].replace("-", " ").split("."), line) for line in exchanges(errors)]
+    found = {name: line for asked_with, name, line in requests if asked_with == setting}
     assert set(found) == logged
     for name, line in found.items():
-        assert json.loads(line["asked"])["messages"][0]["content"] == "a prompt of mine ***"
+        assert json.loads(line["asked"])["messages"][0]["content"] == f"{prompt}***"
         assert (line["status"] >= 400) is (name in ("refused", "failing stream"))
     if "whole" in found:
-        assert (
-            "You said: a prompt of mine ***"
-            in json.loads(found["whole"]["answered"])["choices"][0]["message"]["content"]
-        )
-        assert found["stream"]["answered"] == "text 0: You said: a prompt of mine ***"
+        whole = json.loads(found["whole"]["answered"])["choices"][0]["message"]["content"]
+        assert f"You said: {prompt}***" in whole
+        assert found["stream"]["answered"] == f"text 0: You said: {prompt}***"
     if "refused" in found:
         assert "nobody" in found["refused"]["error"]
 
