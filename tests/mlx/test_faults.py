@@ -10,8 +10,7 @@ from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.kv import Caches
 from appliance.errors import EngineFault
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import backend, begin, say
-from tests.mlx.families import FAMILIES, make
+from tests.mlx.driving import begin, say
 
 PROMPT = [5, 9, 12, 7]
 
@@ -19,11 +18,6 @@ PROMPT = [5, 9, 12, 7]
 def impossible() -> mx.array:
     """MLX raises when this is computed."""
     return mx.linalg.inv(mx.zeros((3, 3)), stream=mx.cpu)
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
-    return backend(make(tmp_path_factory.mktemp("llama"), FAMILIES["llama, plain cache"]))
 
 
 def tokens(engine: MlxBackend, id: int, count: int) -> list[int]:

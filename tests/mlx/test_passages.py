@@ -11,8 +11,7 @@ from appliance.engine.mlx.passages import Passages, matches
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.rules import Dry, Rules
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import Job, backend, run
-from tests.mlx.families import FAMILIES, make
+from tests.mlx.driving import Job, run
 
 VOCABULARY = 6
 texts = st.lists(st.integers(0, 3), max_size=24)
@@ -78,11 +77,6 @@ def test_what_was_counted_is_taken_over_when_rows_change() -> None:
     after = Passages.of(rows[:1], VOCABULARY, [before])
     assert after is not None
     assert np.array(after.apply(mx.zeros((1, VOCABULARY))))[0].tolist() == [-c for c in defined([1, 2, 1], dry)]
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
-    return backend(make(tmp_path_factory.mktemp("llama"), FAMILIES["llama, plain cache"]))
 
 
 def test_a_model_says_no_passage_twice_and_goes_on_alike_after_a_restart(engine: MlxBackend) -> None:

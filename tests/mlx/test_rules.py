@@ -1,22 +1,16 @@
 """Tokens that an answer may not hold, seen from what a model gives."""
 
 import numpy as np
-import pytest
 
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.rules import Rules
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import Job, backend, run
-from tests.mlx.families import FAMILIES, VOCABULARY, make
+from tests.mlx.driving import Job, run
+from tests.mlx.families import VOCABULARY
 
 PROMPT = [10, 20, 30, 40, 50]
 GREEDY = Sampling(temperature=0)
 WARM = Sampling(temperature=1.5, seed=3)
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
-    return backend(make(tmp_path_factory.mktemp("llama"), FAMILIES["llama, plain cache"]))
 
 
 def answers(engine: MlxBackend, *asked: tuple[Sampling, Rules], tokens: int = 12) -> list[list[int]]:

@@ -10,16 +10,11 @@ from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Sampler
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import Job, backend, run
-from tests.mlx.families import FAMILIES, VOCABULARY, make
+from tests.mlx.driving import Job, run
+from tests.mlx.families import VOCABULARY
 
 PROMPT = [10, 20, 30, 40, 50]
 STOPS = frozenset({0, 2})
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
-    return backend(make(tmp_path_factory.mktemp("llama"), FAMILIES["llama, plain cache"]))
 
 
 def answer(engine: MlxBackend, tokens: int = 8, **sampling: object) -> Job:

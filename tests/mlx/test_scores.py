@@ -8,16 +8,11 @@ from appliance.engine.mlx import scores
 from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import Job, backend, run
+from tests.mlx.driving import Job, run
 from tests.mlx.families import FAMILIES, make
 from tests.mlx.walking import Asked, Engine, Ground
 
 PROMPT = [10, 20, 30, 40, 50]
-
-
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> MlxBackend:
-    return backend(make(tmp_path_factory.mktemp("llama"), FAMILIES["llama, plain cache"]))
 
 
 @pytest.mark.parametrize("chunk", [3, 512], ids=["in chunks", "in one"])
