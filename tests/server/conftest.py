@@ -1,7 +1,8 @@
-"""One appliance for all tests that leave it as they found it."""
+"""One appliance for all tests that leave it as they found it, and one for each test that does not."""
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +33,11 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         assert running.exit_code() == 0
     unexpected = ("http.error", "request.bug", "Traceback", "Exception", "never retrieved")
     assert not [line for line in running.errors if any(words in line for words in unexpected)]
+
+
+@pytest.fixture
+def running(file: Path) -> Iterator[Up]:
+    """An appliance for one test alone, ready, on the deploy file of the test's module."""
+    with Up.start(file) as running:
+        running.wait_for("ready")
+        yield running

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,6 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def running(file: Path) -> Iterator[Up]:
-    with Up.start(file) as running:
-        running.wait_for("ready")
-        yield running
-
-
-@pytest.fixture
 def admin(running: Up, file: Path) -> Socket:
     return Socket(file)
 
@@ -79,7 +71,6 @@ def test_only_this_user_can_connect_and_the_socket_goes_away_in_the_end(admin: S
     assert not path.exists()
 
 
-    assert status["socket"] == str(admin.state.socket)
 def test_the_admin_api_is_on_its_socket_only(running: Up) -> None:
     assert running.get(f"{BASE}/status").status_code == 404
 
@@ -88,6 +79,7 @@ def test_the_status_is_one_document(admin: Socket, running: Up, file: Path) -> N
     running.post(chat("demo"))
     status = admin.ask("GET", "/status")
     assert (status["generation"], status["pid"], status["file"]) == (1, running.process.pid, str(file))
+    assert status["socket"] == str(admin.state.socket)
     assert (status["ready"], status["file_matches_running"], status["in_flight"]) == (True, True, 0)
     assert status["convergence"] == {"converged": True, "missing": [], "final": False}
     demo = next(model for model in status["models"] if model["name"] == "demo")

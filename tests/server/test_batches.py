@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ def file(tmp_path: Path) -> Path:
     written = deployment(tmp_path, "reload: {watch: false}")
     written.write_text(written.read_text() + "  steady: {source: 'fake:./steady.yaml', concurrency: 4}\n")
     return written
-
-
-@pytest.fixture
-def running(file: Path) -> Iterator[Up]:
-    with Up.start(file) as running:
-        running.wait_for("ready")
-        yield running
 
 
 def requests(count: int, model: str = "steady", **more: Any) -> list[dict[str, Any]]:

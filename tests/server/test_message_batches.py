@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,6 @@ def file(tmp_path: Path) -> Path:
     written = deployment(tmp_path, "reload: {watch: false}")
     written.write_text(written.read_text() + "  steady: {source: 'fake:./steady.yaml', concurrency: 4}\n")
     return written
-
-
-@pytest.fixture
-def running(file: Path) -> Iterator[Up]:
-    with Up.start(file) as running:
-        running.wait_for("ready")
-        yield running
 
 
 def test_every_request_is_answered_and_told(running: Up) -> None:
