@@ -1,16 +1,19 @@
-"""`appliance keys` and `appliance route`, run as a user runs them."""
+"""`appliance keys` and `appliance route`, by their command lines."""
 
+import io
 import json
 import os
 import stat
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from appliance import cli
 from tests.server.up import Up, chat
 
 FILE = """
@@ -41,9 +44,13 @@ routing:
 
 
 def run(here: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "APPLIANCE_HOME": str(here / "home")}
-    command = [sys.executable, "-m", "appliance", *arguments]
-    return subprocess.run(command, cwd=here, env=environ, input=stdin, capture_output=True, text=True, check=False)
+    """A command line, within this process: one of its own takes a second to begin."""
+    out, errors = io.StringIO(), io.StringIO()
+    with chdir(here), redirect_stdout(out), redirect_stderr(errors), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("APPLIANCE_HOME", str(here / "home"))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = cli.run(list(arguments))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
 
 
 @pytest.fixture(scope="module")
