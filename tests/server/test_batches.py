@@ -13,7 +13,7 @@ import openai
 import pytest
 from openai.types import Batch
 
-from tests.server.up import PATIENCE, Up, chat, deployment
+from tests.server.up import PATIENCE, POLL_SECONDS, Up, chat, deployment
 
 CHAT = "/v1/chat/completions"
 STEADY = "text: 'answered {last}'\nstep_ms: 20\n"
@@ -51,6 +51,7 @@ def until(client: openai.OpenAI, batch: Batch, *statuses: str, done: int = 0) ->
         if now.status in statuses and now.request_counts.completed >= done:
             return now
         assert time.monotonic() < end, now
+        time.sleep(POLL_SECONDS)
 
 
 def results(client: openai.OpenAI, id: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import anthropic
 import pytest
 from anthropic.types.messages import MessageBatch
 
-from tests.server.up import PATIENCE, Up, deployment
+from tests.server.up import PATIENCE, POLL_SECONDS, Up, deployment
 
 
 def ask(id: str, model: str = "steady", **more: Any) -> Any:
@@ -21,6 +21,7 @@ def until(client: anthropic.Anthropic, batch: MessageBatch, status: str) -> Mess
     end = time.monotonic() + PATIENCE
     while (now := client.messages.batches.retrieve(batch.id)).processing_status != status:
         assert time.monotonic() < end, now
+        time.sleep(POLL_SECONDS)
     return now
 
 

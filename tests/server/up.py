@@ -21,6 +21,8 @@ import openai
 
 PATIENCE = 90.0
 """Far longer than anything takes; only a fault reaches it."""
+POLL_SECONDS = 0.02
+"""Between two looks at what nobody tells: whoever asks all the time keeps the processor from what is waited for."""
 
 SCRIPTS: dict[str, str] = {
     "demo": "text: 'You said: {last}'\n",
@@ -139,6 +141,7 @@ class Up:
         end = time.monotonic() + PATIENCE
         while (now := self.metric(name)) != value:
             assert time.monotonic() < end, f"{name} stayed at {now}"
+            time.sleep(POLL_SECONDS)
 
     @contextmanager
     def connection(self, receive_bytes: int | None = None) -> Iterator[socket.socket]:
