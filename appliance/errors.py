@@ -223,6 +223,14 @@ class Unavailable(ApplianceError):
     fault = Fault.ENGINE
 
 
+class NotStored(ApplianceError):
+    """What the client sent cannot be written to disk, or what is kept there not be read: full, read-only, gone."""
+
+    status = 507
+    code = "insufficient_storage"
+    fault = Fault.CONFIG
+
+
 class LoadFailed(ApplianceError):
     """The model could not be loaded; `permanent` until its spec or its files change."""
 

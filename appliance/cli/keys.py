@@ -89,12 +89,17 @@ def _write(path: Path, secret: str) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with open(descriptor, "w", encoding="ascii") as out:
+                out.write(f"{secret}\n")
+        except OSError:
+            # Half a secret is none, and would keep its name from being used.
+            path.unlink()
+            raise
     except FileExistsError:
         raise CannotWrite(f"{path} exists; delete it first, or choose another name") from None
     except OSError as error:
         raise CannotWrite(f"{error.filename or path} cannot be written: {error.strerror}") from None
-    with open(descriptor, "w", encoding="ascii") as out:
-        out.write(f"{secret}\n")
 
 
 def _revoke(file: Path, name: str, as_json: bool) -> None:

@@ -111,18 +111,26 @@ def held(state: StateDir) -> Iterator[None]:
         _prepare(state)
         lock = os.open(state.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        code = _NOT_PERMITTED if error.errno in (errno.EACCES, errno.EPERM) else _CANNOT_CREATE
-        raise StartRefused(
-            f"the state directory {error.filename or state.path} cannot be used: {error.strerror};"
-            " set APPLIANCE_HOME to a directory of yours",
-            exit_code=code,
-        ) from error
+        raise _refused(error, state) from error
     try:
-        _lock(lock, state)
+        try:
+            _lock(lock, state)
+        except OSError as error:
+            raise _refused(error, state) from error
         yield
     finally:
         # The file stays: removing it would let a third process lock another file of the same name.
         os.close(lock)
+
+
+def _refused(error: OSError, state: StateDir) -> StartRefused:
+    code = _NOT_PERMITTED if error.errno in (errno.EACCES, errno.EPERM) else _CANNOT_CREATE
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return StartRefused(
+        f"the state directory {error.filename or state.path} cannot be used: {error.strerror};"
+        f" {'make room there' if full else 'set APPLIANCE_HOME to a directory of yours'}",
+        exit_code=code,
+    )
 
 
 def owner(state: StateDir) -> int | None:
@@ -143,7 +151,7 @@ def owner(state: StateDir) -> int | None:
 def _lock(lock: int, state: StateDir) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         pid = _pid(lock)
         who = f"process {pid}" if pid else "another process"
         raise StartRefused(
@@ -153,6 +161,15 @@ def _lock(lock: int, state: StateDir) -> None:
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
 
 
+def _put(path: Path, text: str) -> None:
+    """Left alone where it says so already: writing it anew to a full disk would lose it."""
+    data = text.encode("utf-8", "surrogateescape")
+    with suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return
+    path.write_bytes(data)
+
+
 def _prepare(state: StateDir) -> None:
     for directory in (state.path, state.generations, state.socket.parent):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -160,9 +177,9 @@ def _prepare(state: StateDir) -> None:
         directory.chmod(0o700)
     if state.file != Path(os.path.realpath(state.file)):
         state.alias.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state.alias.write_text(f"{state.path.name}\n", encoding="ascii")
+        _put(state.alias, f"{state.path.name}\n")
     names = "".join(f"{name}\n" for name in dict.fromkeys((str(state.file), os.path.realpath(state.file))))
-    (state.path / FILE).write_text(names, encoding="utf-8", errors="surrogateescape")
+    _put(state.path / FILE, names)
 
 
 def _check_ours(directory: Path) -> None:

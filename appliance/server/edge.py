@@ -1,5 +1,7 @@
 """The request edge: every error, ours or Sanic's or a bug, becomes one answer in the client's protocol here."""
 
+import errno
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from appliance.errors import (
     ApplianceError,
     BadRequest,
     BodyTooLarge,
+    NotStored,
     SlowBody,
     Unavailable,
     UnknownPath,
@@ -19,6 +22,9 @@ from appliance.errors import (
 )
 from appliance.protocols.errors import error_headers, shape_of
 from appliance.server.body import drop_body
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOENT, errno.ENOTDIR)
+"""What keeps a file from being written or read that is not ours to mend; connections fail with others."""
 
 _ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 
@@ -76,6 +82,11 @@ def as_ours(request: Request, raised: Exception) -> ApplianceError:
             return Unavailable("the server gave up on this request")
         case exceptions.SanicException() if 400 <= (raised.status_code or 500) < 500:
             return BadRequest(f"the request is not valid HTTP: {raised}")
+        case OSError() if raised.errno in _DISK:
+            log.get().error(
+                "request.not_stored", request=request_id(request), path=_path(request), reason=str(raised)
+            )
+            return NotStored(f"the server's disk cannot be used for this: {os.strerror(raised.errno)}")
         case _:
             log.get().error("request.bug", request=request_id(request), path=_path(request), exc_info=raised)
             return ApplianceError(f"an internal error; the server's log has it under {request_id(request)}")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from appliance.control.generation import generate
 from appliance.vocab.event import Started
 from appliance.vocab.request import Message, Sampling
@@ -24,19 +26,21 @@ async def cached(supervisor: Any, deployment: Any, messages: tuple[Message, ...]
     return found[0]
 
 
-async def test_a_model_wakes_warm_after_an_unload_and_after_a_restart(tmp_path):
+@pytest.mark.parametrize("token_bytes", [1, 4, 6])
+async def test_a_model_wakes_warm_after_an_unload_and_after_a_restart(tmp_path, token_bytes):
     site = Site(tmp_path)
-    site.script("m", token_bytes=1)
+    site.script("m", token_bytes=token_bytes)
+    long = (Message(role="user", content=TEXT * 10),)
     deployment = site.deployment({"m": {"cache": "own"}}, cache=DISK)
     found = []
     for _ in range(2):
         async with site.supervisor() as supervisor:
             await supervisor.apply(deployment)
-            found.append(await cached(supervisor, deployment))
+            found.append(await cached(supervisor, deployment, long))
             supervisor.unload("m")
-            found.append(await cached(supervisor, deployment))
+            found.append(await cached(supervisor, deployment, long))
     assert found[0] == 0
-    assert min(found[1:]) >= len(TEXT)
+    assert min(found[1:]) >= len(long[0].content.split())
 
 
 async def test_other_weights_find_nothing(tmp_path):

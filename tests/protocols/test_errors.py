@@ -25,6 +25,7 @@ ERRORS: dict[str, tuple[errors.ApplianceError, int, str, str]] = {
     "overloaded": (errors.Overloaded("no", param="n"), 429, "rate_limit_error", "rate_limit_exceeded"),
     "bug": (errors.ApplianceError("no", param="n"), 500, "server_error", "internal_error"),
     "engine died": (errors.EngineDied("no", param="n"), 500, "server_error", "engine_died"),
+    "disk full": (errors.NotStored("no", param="n"), 507, "server_error", "insufficient_storage"),
     "loading": (errors.Unavailable("no", param="n"), 503, "server_error", "unavailable"),
     "too late": (errors.TimedOut("no", param="n"), 504, "server_error", "timeout"),
 }

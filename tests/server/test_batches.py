@@ -97,6 +97,21 @@ def test_a_wrong_upload_is_refused_and_leaves_nothing(up: Up, sent: dict[str, An
     assert up.get("/v1/files").json() == before
 
 
+def test_a_disk_that_takes_nothing_is_said_and_no_bug(running: Up, tmp_path: Path) -> None:
+    client = running.client().with_options(max_retries=0)
+    kept = next(tmp_path.rglob("state/*/files"))
+    moved = kept.rename(kept.with_name("elsewhere"))
+    try:
+        with pytest.raises(openai.InternalServerError, match="the server's disk cannot be used") as refused:
+            client.files.create(file=("in.jsonl", b"{}"), purpose="batch")
+        assert (refused.value.status_code, refused.value.code) == (507, "insufficient_storage")
+        assert str(kept) in running.wait_for("request.not_stored")
+        assert not [line for line in running.errors if "Traceback" in line]
+    finally:
+        moved.rename(kept)
+    assert client.files.create(file=("in.jsonl", b"{}"), purpose="batch").bytes == 2
+
+
 def test_every_line_is_answered_once(running: Up) -> None:
     client = running.client()
     lines = requests(12)

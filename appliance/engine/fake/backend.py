@@ -44,20 +44,20 @@ class FakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FakeFreezer:
-    """Writes a snapshot's tokens as numbers of four bytes."""
+    """Writes a snapshot's tokens as numbers of eight bytes."""
 
     form: Callable[[], str]
 
     def key(self, settings: DiskSettings) -> str:
-        return settings.key + self.form()
+        return f"{settings.key}{self.form()}U64"
 
     def freeze(self, snapshot: Snapshot) -> Frozen:
         assert isinstance(snapshot, FakeSnapshot)
-        data = memoryview(array("I", snapshot.tokens).tobytes())
-        return Frozen({"tokens": Tensor("U32", (len(snapshot.tokens),), data)}, [snapshot.token_bytes, snapshot.trim])
+        data = memoryview(array("Q", snapshot.tokens).tobytes())
+        return Frozen({"tokens": Tensor("U64", (len(snapshot.tokens),), data)}, [snapshot.token_bytes, snapshot.trim])
 
     def thaw(self, file: Path, layout: Any, length: int) -> FakeSnapshot:
-        tokens = array("I", file.read_bytes()[-4 * length :])
+        tokens = array("Q", file.read_bytes()[-8 * length :])
         if len(tokens) != length:
             raise BrokenEntry(f"it has {len(tokens)} tokens, not {length}")
         return FakeSnapshot(tuple(tokens), *layout)
