@@ -83,7 +83,7 @@ async def serve(
             str(site.file), read, running, supervisor, site.journal,
             events=context.events, handled=start.handled, last=start.last, addresses=serving,
         )  # fmt: skip
-        supervisor.on_fetched = reloader.refresh
+        supervisor.followers.fetched = reloader.refresh
         await supervisor.apply(start.deployment)
         admin = Admin(context, reloader, site.journal, ended.set)
         socket = AdminSocket(admin, document(__version__), state.socket)

@@ -31,9 +31,9 @@ class Observer:
         self._looking: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._engines: dict[str, _Seen] = {}
-        supervisor.on_change = self._soon
-        supervisor.on_death = self._died
-        supervisor.on_removed = self._removed
+        supervisor.followers.changed = self._soon
+        supervisor.followers.died = self._died
+        supervisor.followers.removed = self._removed
 
     def look(self) -> None:
         """Bring everything up to date, and tell listeners what has changed since the last time."""

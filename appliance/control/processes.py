@@ -8,6 +8,7 @@ from functools import partial
 from appliance import log
 from appliance.control import memory, registry
 from appliance.control.demand import Demand
+from appliance.control.followers import Followers
 from appliance.control.handle import EngineHandle
 from appliance.control.hearing import Hearing
 from appliance.control.launch import Backend, Launch
@@ -15,7 +16,6 @@ from appliance.control.machine import Machine
 from appliance.control.run import Run
 from appliance.control.sizes import Sizes
 from appliance.control.spare import Spare
-from appliance.control.suspicion import End
 from appliance.control.tasks import Happen, Own
 from appliance.control.vigil import attended, try_out, watch
 from appliance.control.watchdog import Bound
@@ -31,8 +31,8 @@ class Processes:
 
     Every `start` is answered by the registry's `on_gone`, once, and before it by `on_ready` and `on_lost` where these
     happen. An engine `on_trial` must generate a token before it counts as ready, and read of its template what the
-    engine before it read. `on_death` is called with model, pid and end of one that ended by itself; `counts` holds
-    loads, unloads, deaths and load_failures by kind and model.
+    engine before it read. `followers` are told of one that ended by itself; `counts` holds loads, unloads, deaths and
+    load_failures by kind and model.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Processes:
         bound: Bound,
         sizes: Sizes,
         on_trial: Callable[[str], bool],
-        on_death: Callable[[str, int, End], None],
+        followers: Followers,
         next_id: Callable[[], int],
     ) -> None:
         self.runs: dict[int, Run] = {}
@@ -53,7 +53,7 @@ class Processes:
         self.empty.set()
         self._machine, self._own, self._happen = machine, own, happen
         self._sizes = sizes
-        self._bound, self._on_trial, self._on_death, self._next_id = bound, on_trial, on_death, next_id
+        self._bound, self._on_trial, self._followers, self._next_id = bound, on_trial, followers, next_id
         self._share = 0
         self._hearing = Hearing(own, happen, self.runs, on_trial)
         self.spare = Spare(own)
@@ -189,7 +189,7 @@ class Processes:
             return False
         end = await handle.ended()
         self.counts["deaths", name] += 1
-        self._on_death(name, handle.pid, end)
+        self._followers.died(name, handle.pid, end)
         return run.lonely and end.blamed
 
     def _lost(self, number: int) -> None:

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable
 
 from appliance.control import registry
+from appliance.control.followers import Followers
 from appliance.control.residency import Act, Registry, Transition, WakeAt
 
 
 class Registrar:
-    """The only writer of `state`. `perform` does what was decided, `on_change` is called after each event."""
+    """The only writer of `state`. `perform` does what was decided; `followers` are told after each event."""
 
-    def __init__(self, perform: Callable[[Act], None], on_change: Callable[[], None]) -> None:
+    def __init__(self, perform: Callable[[Act], None], followers: Followers) -> None:
         self.state = Registry()
-        self._perform, self._on_change = perform, on_change
+        self._perform, self._followers = perform, followers
         self._alarm: asyncio.TimerHandle | None = None
 
     def happen(self, event: Callable[..., Transition], *what: object) -> None:
@@ -23,7 +24,7 @@ class Registrar:
                 self._wake(effect.at)
             else:
                 self._perform(effect)
-        self._on_change()
+        self._followers.changed()
 
     def close(self) -> None:
         """Let time pass without telling the registry."""

@@ -8,7 +8,7 @@ async with Supervisor(store, environ=environ) as supervisor:
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
 from types import TracebackType
@@ -18,6 +18,7 @@ from appliance.config.deployment import Deployment, ModelSpec
 from appliance.control import demand, registry
 from appliance.control.by_hand import ByHand
 from appliance.control.demand import Demand
+from appliance.control.followers import Followers
 from appliance.control.handle import EngineHandle
 from appliance.control.leases import Leases
 from appliance.control.machine import Machine
@@ -29,7 +30,6 @@ from appliance.control.sizes import Sizes
 from appliance.control.spare import SpareStatus
 from appliance.control.status import ModelStatus, Observed, describe
 from appliance.control.supply import Prepared, Supply
-from appliance.control.suspicion import End
 from appliance.control.watchdog import Bound
 from appliance.models.store import Store
 
@@ -43,11 +43,9 @@ class Supervisor:
     `environ` is what engines and downloads get, `engine_log` the format and level of what engines log before they are
     told; an engine that makes no progress within `bound` is killed. `sizes` are what engines took before, and learn
     what they take.
-    `on_fetched` is awaited after a download, so that whoever resolves deployments can look at the new files;
-    `on_change` is called whenever something about an engine may have changed, `on_death` with model, pid and end of
-    an engine that ended by itself, `on_removed` with source and bytes of a fetched model that made room.
-    `counts` holds how often something happened, by kind (loads, unloads, deaths, load_failures) and model. `acquire`
-    and `clear` are those of `Leases`, `load`, `unload`, `pin` and `forgive` those of `ByHand`.
+    `followers` are told what happens, `counts` holds how often it happened, by kind (loads, unloads, deaths,
+    load_failures) and model. `acquire` and `clear` are those of `Leases`, `load`, `unload`, `pin` and `forgive` those
+    of `ByHand`.
     """
 
     def __init__(
@@ -61,38 +59,22 @@ class Supervisor:
         reader_idle: float = IDLE_SECONDS,
         fetch_patience: float = FETCH_PATIENCE_SECONDS,
     ) -> None:
-        self.on_fetched: Callable[[], Awaitable[object]] = _nothing
-        self.on_change: Callable[[], None] = _nobody
-        self.on_death: Callable[[str, int, End], None] = _nobody
-        self.on_removed: Callable[[str, int], None] = _nobody
+        self.followers = Followers()
         self._deployment: Deployment | None = None
         self._demands: Mapping[str, Demand] = {}
         self._ids = itertools.count(1)
         self._tasks = asyncio.TaskGroup()
         machine, sizes = Machine.of_this(environ, engine_log), Sizes() if sizes is None else sizes
-        self._registrar = Registrar(self._perform, lambda: self.on_change())
+        self._registrar = Registrar(self._perform, self.followers)
         self._happen = self._registrar.happen
         self._supply = Supply(
-            store,
-            machine,
-            sizes,
-            self._own,
-            self._happen,
-            demands=lambda: self._demands,
-            commit=self.commit,
-            on_fetched=lambda: self.on_fetched(),
-            on_removed=lambda *told: self.on_removed(*told),
-        )
+            store, machine, sizes, self._own, self._happen,
+            demands=lambda: self._demands, commit=self.commit, followers=self.followers,
+        )  # fmt: skip
         self._processes = Processes(
-            machine,
-            self._own,
-            self._happen,
-            bound=bound,
-            sizes=sizes,
-            on_trial=lambda fingerprint: fingerprint in self._registrar.state.former,
-            on_death=lambda *told: self.on_death(*told),
-            next_id=self.next_id,
-        )
+            machine, self._own, self._happen,
+            bound=bound, sizes=sizes, on_trial=self._on_trial, followers=self.followers, next_id=self.next_id,
+        )  # fmt: skip
         self.counts = self._processes.counts
         self.readers = Readers(machine, self._own, lambda size: self._happen(registry.on_aside, size), reader_idle)
         self._leases = Leases(
@@ -222,12 +204,9 @@ class Supervisor:
             case Share(size):
                 self._processes.share(size)
 
+    def _on_trial(self, fingerprint: str) -> bool:
+        return fingerprint in self._registrar.state.former
+
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task of the supervisor's own: it must not log under the id of the request that happened to cause it."""
         return self._tasks.create_task(work, name=name, context=Context())
-
-
-def _nobody(*told: object) -> None: ...
-
-
-async def _nothing() -> None: ...

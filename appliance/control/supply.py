@@ -1,7 +1,7 @@
 """How the files of a deployment's models get here, are found, and make room for others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from appliance import log
@@ -10,6 +10,7 @@ from appliance.control import demand
 from appliance.control.demand import Demand
 from appliance.control.downloads import Downloads
 from appliance.control.fetch import FROM_AFAR
+from appliance.control.followers import Followers
 from appliance.control.machine import Machine
 from appliance.control.sizes import Sizes
 from appliance.control.survey import survey
@@ -31,8 +32,7 @@ class Prepared:
 class Supply:
     """Serves the deployment it was told last to `follow`; `demands` gives what has an engine or may get one.
 
-    `commit` is called when files of it were looked for again, `on_fetched` awaited before that after a download,
-    `on_removed` called with source and bytes of a fetched model that made room.
+    `commit` is called when files of it were looked for again; after a download `followers` are told before that.
     """
 
     def __init__(
@@ -45,12 +45,11 @@ class Supply:
         *,
         demands: Callable[[], Mapping[str, Demand]],
         commit: Callable[[Prepared], None],
-        on_fetched: Callable[[], Awaitable[object]],
-        on_removed: Callable[[str, int], None],
+        followers: Followers,
     ) -> None:
         self._store, self._machine, self._sizes, self._own = store, machine, sizes, own
         self._demands, self._commit = demands, commit
-        self._on_fetched, self._on_removed = on_fetched, on_removed
+        self._followers = followers
         self._deployment: Deployment | None = None
         self._downloads = Downloads(self._to_fetch_to, machine, own, happen, self._bring_in)
         self.progress = self._downloads.progress
@@ -101,12 +100,12 @@ class Supply:
         needed |= {source for each in self._demands().values() for source in demand.sources(each.first)}
         for model in await asyncio.to_thread(fetched.trim, self._store_of(deployment), limit, needed):
             _log.info("model.removed", source=model.name, bytes=model.bytes, reason="storage.max")
-            self._on_removed(model.name, model.bytes)
+            self._followers.removed(model.name, model.bytes)
 
     async def _bring_in(self, fingerprints: Collection[str], fetched: bool) -> bool:
         """Look for the files of these engines; whether all that are still wanted have theirs."""
         if fetched:
-            await self._on_fetched()
+            await self._followers.fetched()
         await self._look_again()
         demands = self._demands()
         return all(demands[f].place.path is not None for f in fingerprints if f in demands)

@@ -32,7 +32,7 @@ async def test_a_dialect_that_does_not_fit_is_named_at_load(site, tiny_vocab_lla
     models = {"right": {**common, "family": "hermes"}, "wrong": {**common, "family": "qwen3-coder"}}
     changed = asyncio.Event()
     async with site.supervisor() as supervisor:
-        supervisor.on_change = changed.set
+        supervisor.followers.changed = changed.set
         deployment = site.deployment(models)
         await supervisor.apply(deployment)
         events = generate(supervisor, deployment.models["wrong"], composing("hi", max_tokens=1), deadlines=PATIENT)

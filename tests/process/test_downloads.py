@@ -36,7 +36,7 @@ async def test_a_file_is_converted_loaded_and_resolved_again_while_the_request_w
         await supervisor.apply(running.deployment)
         assert supervisor.status()[0].conditions[1].reason == "Missing"
         reloader = Reloader(str(site.file), read, running, supervisor, site.journal())
-        supervisor.on_fetched = reloader.refresh
+        supervisor.followers.fetched = reloader.refresh
         task = asyncio.create_task(reloader.run())
         assert await answer(supervisor, running.deployment, max_tokens=8, temperature=0.0, ignore_eos=True)
         assert supervisor.status()[0].conditions[1].reason == "Present"

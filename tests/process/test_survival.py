@@ -87,7 +87,7 @@ async def test_deaths_are_counted_and_degrade_the_model_until_somebody_is_served
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
         died = []
-        supervisor.on_death = lambda model, pid, end: died.append((model, end.code))
+        supervisor.followers.died = lambda model, pid, end: died.append((model, end.code))
         with pytest.raises(EngineDied, match="twice with this request alone"):
             await answer(supervisor, deployment, text="poison")
         assert died == [("m", -signal.SIGABRT)] * 2
