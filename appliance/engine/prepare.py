@@ -1,12 +1,9 @@
-"""How a submission becomes a sequence: render, tokenize, check against the context, choose the dialects.
-
-Runs in preparation threads, so that no template or long text ever delays a step.
-"""
+"""How a submission becomes a sequence: render, tokenize, check against the context, choose the dialects."""
 
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from appliance import log
 from appliance.engine.adapter import Adapters
@@ -17,25 +14,22 @@ from appliance.engine.budget import Budget
 from appliance.engine.constraint import NO_GRAMMAR, Constraint, Grammars
 from appliance.engine.fim import fill_in
 from appliance.engine.holding import Held, hold
-from appliance.engine.link import Link
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.revealed import reveal
 from appliance.engine.rules import rules_of
 from appliance.engine.sequence import Sequence
 from appliance.engine.speculation import guessable
-from appliance.errors import ApplianceError, BadRequest, EngineFault, PromptTooLong
+from appliance.errors import BadRequest, PromptTooLong
 from appliance.text import dialects, reasoning
 from appliance.text.channels import Channels
 from appliance.text.dialects.format import ToolFormat
 from appliance.text.dialects.none import FORMAT as NO_TOOLS
-from appliance.text.probe import probe
 from appliance.text.reasoning.format import Reasoning
 from appliance.text.reasoning.none import REASONING as NO_REASONING
 from appliance.text.recipe import in_words
-from appliance.vocab.event import Event, Failed, Finished, Started, Usage
 from appliance.vocab.request import TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, Prompt, Submission
-from appliance.wire.frames import Count, Counted, Events, Probe, Probed, SequenceEvents
+from appliance.wire.frames import Count, Counted
 
 Row = TypeVar("Row")
 
@@ -237,75 +231,6 @@ def _continues_reasoning(submission: Submission, thinking: Reasoning) -> bool:
     text = prompt.messages[-1].content or ""
     opened = max((text.rfind(tag) for tag in thinking.open), default=-1)
     return opened > max((text.rfind(tag) for tag in thinking.close), default=-1)
-
-
-def run_preparation(preparer: Preparer, link: Link) -> NoReturn:
-    """One preparation thread: take submissions in order, deliver sequences or say why not."""
-    while True:
-        order, asked = link.submissions.get()
-        match asked:
-            case Probe():
-                link.outbox.put(Probed(asked.nonce, _mismatches(preparer, asked)))
-            case Count():
-                link.outbox.put(_counted(preparer, asked))
-            case Submission():
-                _prepare(preparer, link, order, asked)
-
-
-def _prepare(preparer: Preparer, link: Link, order: int, submission: Submission) -> None:
-    """Nothing of the sequence is kept here: an adapter stays in memory for as long as any has it."""
-    id = submission.id
-    if not link.inbox.wanted(id):
-        _withdraw(link, id, Finished("cancelled", Usage(0, 0)))
-        return
-    try:
-        sequence = preparer.prepare(submission, order)
-        ended = sequence.pipeline.begin(submission.emitted)
-    except ApplianceError as error:
-        _withdraw(link, id, Failed(error.code, error.message, error.param))
-        return
-    except Exception:  # noqa: BLE001 - request edge: what a tokenizer or template raises fails this request only
-        log.get().exception("engine.prepare_failed", sequence=id)
-        _withdraw(link, id, Failed(EngineFault.code, "the prompt could not be prepared; the log says why"))
-        return
-    pipeline = sequence.pipeline
-    if ended:
-        _withdraw(link, id, Started(pipeline.prompt_tokens, 0), *ended)
-    elif not link.inbox.deliver(sequence):
-        _say(link, id, *pipeline.cancel())
-
-
-def _mismatches(preparer: Preparer, asked: Probe) -> dict[str, str]:
-    """What of the template and the dialects does not agree; nothing where there is no template to ask."""
-    renderer = preparer.tokenizer.renderer
-    if renderer is None or (asked.template or renderer.own) is None:
-        return {}
-    try:
-        found = probe(renderer, asked.tools, asked.reasoning, asked.kwargs, template=asked.template)
-    except Exception:  # noqa: BLE001 - request edge, as below
-        log.get().exception("engine.probe_failed", nonce=asked.nonce)
-        return {}
-    return {mismatch.what: mismatch.message for mismatch in found}
-
-
-def _counted(preparer: Preparer, asked: Count) -> Counted:
-    try:
-        return preparer.count(asked)
-    except ApplianceError as error:
-        failed = Failed(error.code, error.message, error.param)
-    except Exception:  # noqa: BLE001 - request edge, as below
-        log.get().exception("engine.count_failed", nonce=asked.nonce)
-        failed = Failed(EngineFault.code, "the prompt could not be prepared; the log says why")
-    return Counted(asked.nonce, 0, failed=failed)
-
-
-def _withdraw(link: Link, id: int, *events: Event) -> None:
-    link.inbox.withdraw(id)
-    _say(link, id, *events)
-
-
-def _say(link: Link, id: int, *events: Event) -> None:
-    link.outbox.put(Events(0, (SequenceEvents(id, (), events),)))
 
 
 def _call_id() -> str:

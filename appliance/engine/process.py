@@ -24,7 +24,8 @@ from appliance.engine.link import Link
 from appliance.engine.loop import Loop
 from appliance.engine.outbox import Outbox
 from appliance.engine.prefix_cache import PrefixCache
-from appliance.engine.prepare import Preparer, run_preparation
+from appliance.engine.preparation import run_preparation
+from appliance.engine.prepare import Preparer
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.speculation import Speculation
 from appliance.engine.warming import Warmer
