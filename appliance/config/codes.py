@@ -139,4 +139,9 @@ CODES: Mapping[str, tuple[str, str]] = {
         "No family file recognises this checkpoint: its template's switches, tool calls and reasoning are treated "
         "generically. Name a `family`, or write a family file.",
     ),
+    "W302": (
+        "another form of keys and values",
+        "Models with the same weights share one engine, which has one form of keys and values, and one of "
+        "stored prefixes: the most exact that one of them asks for. Give all of them the same `kv` and cache policy.",
+    ),
 }

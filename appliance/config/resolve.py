@@ -1,6 +1,6 @@
 """A valid tree, families and facts about checkpoints to one frozen Deployment, or the problems of meaning."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +24,7 @@ from appliance.config.policy import Conflict, tighten
 from appliance.config.problem import Path, Problem
 from appliance.config.routing import Known, Routing, routing
 from appliance.config.suggest import did_you_mean
+from appliance.config.tuning import Kv, most_exact
 from appliance.config.units import show_bytes
 from appliance.config.world import Notes, World
 
@@ -68,6 +69,7 @@ class _Resolve:
         self.adapters(models, chains)
         self.policies(defaults, profiles, models, chains)
         self.fits(memory.budget, models, make.inspected)
+        self.forms(models)
         names = Known(
             self.block("models"), self.block("aliases"), profiles, self.block("security").get("keys", EMPTY)
         )
@@ -165,6 +167,24 @@ class _Resolve:
             names = ", ".join(sorted(kept.values()))
             hint = f"{names} need at least {show_bytes(needed)}, memory.budget is {show_bytes(budget)}"
             self.notes.say("E213", ("memory", "budget"), "pinned and startup models do not fit together", hint)
+
+    def forms(self, models: Mapping[str, ModelSpec]) -> None:
+        """Models with one engine have one form of keys and values, and one of stored prefixes."""
+        for name, model in models.items():
+            sharers = [other for other in models.values() if other.fingerprint == model.fingerprint]
+            for what, form in _FORMS.items():
+                if form(model) != (exact := most_exact(map(form, sharers))):
+                    other = next(other.name for other in sharers if form(other) == exact)
+                    self.notes.say(
+                        "W302", ("models", name), f"{what} as {other} wants them: both have the same weights",
+                        f"give {name} and {other} the same `kv` and cache policy", key=True,
+                    )  # fmt: skip
+
+
+_FORMS: Mapping[str, Callable[[ModelSpec], Kv | None]] = {
+    "holds keys and values": lambda model: model.kv,
+    "keeps prefixes": lambda model: model.cache.stored,
+}
 
 
 def _overlays(routes: Routing) -> Iterator[aliases.Layer]:

@@ -1,6 +1,6 @@
 """How a model is loaded and run beyond its source: KV cache, quantization, speculation, retries. Frozen types."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,14 @@ class RetryLoad:
 
 def kv(value: Mapping[str, Any] | None) -> Kv | None:
     return Kv(**value) if value and "bits" in value else None
+
+
+def most_exact(forms: Iterable[Kv | None]) -> Kv | None:
+    """The one form of models that share an engine: that of the model which is given up least."""
+    wished = list(forms)
+    if None in wished:
+        return None
+    return max((form for form in wished if form is not None), key=lambda form: (form.bits, form.from_token))
 
 
 def quantized(value: Mapping[str, Any] | None) -> Quantized | None:

@@ -1,6 +1,6 @@
 """What a deployment asks of its engines: the models sharing a fingerprint folded into one want. PURE."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,7 @@ from appliance.config.deployment import Deployment, ModelSpec, Source, Target
 from appliance.config.operations import Format, Level
 from appliance.config.sampling import decide
 from appliance.config.sources import parse
-from appliance.config.tuning import Kv
+from appliance.config.tuning import Kv, most_exact
 from appliance.control.eviction import Policy
 from appliance.control.footprint import BASE_BYTES, ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
@@ -110,8 +110,8 @@ class Demand:
             stall_target=self.stall_target,
             prefix_ttl=max(model.cache.ttl for model in self.models),
             disk=self._disk,
-            kv=_most_exact(model.kv for model in self.models),
-            stored=_most_exact(model.cache.stored for model in self.models),
+            kv=_form(most_exact(model.kv for model in self.models)),
+            stored=_form(most_exact(model.cache.stored for model in self.models)),
             warm=self.warm if prefix else (),
             adapters=tuple(sorted({path for model in self.models for path in model.adapters.values()})),
             log=self.log,
@@ -137,13 +137,8 @@ def _warm(deployment: Deployment, model: ModelSpec) -> Iterator[ChatPrompt]:
         yield ChatPrompt(messages=(system,), template=model.template_text, kwargs=dict(kwargs))
 
 
-def _most_exact(forms: Iterable[Kv | None]) -> KvForm | None:
-    """Sharers have one form: that of the model which is given up least."""
-    wished = list(forms)
-    if any(form is None for form in wished):
-        return None
-    best = max((form for form in wished if form is not None), key=lambda form: (form.bits, form.from_token))
-    return KvForm(bits=best.bits, group=best.group, from_token=best.from_token)
+def _form(form: Kv | None) -> KvForm | None:
+    return None if form is None else KvForm(bits=form.bits, group=form.group, from_token=form.from_token)
 
 
 def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, Demand]:
