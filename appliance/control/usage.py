@@ -153,8 +153,18 @@ class Usage:
             log.get().error("usage.not_recorded", keys=keys, reason=str(error))
             if self._connection is not None and self._connection.in_transaction:
                 self._connection.rollback()
+            self._put_back(days, hours)
+
+    def _put_back(self, days: dict[tuple[str, str], int], hours: dict[tuple[int, str, str], Used]) -> None:
+        """Written with the next record, when the disk may have room again; a total said meanwhile is newer."""
+        with self._lock:
+            self._days = days | self._days
+            for at, used in hours.items():
+                self._hours[at] = used + self._hours.get(at, Used())
 
     def _close(self) -> None:
+        if self._days or self._hours:
+            self._write()
         if self._connection is not None:
             self._connection.close()
 

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from appliance.control.usage import HOUR, KEPT_DAYS, Record, Unreadable, Usage, Used, recorded
 
 TODAY, YESTERDAY = date(2026, 11, 29), date(2026, 11, 28)
+NOON = (TODAY - date(1970, 1, 1)).days * 24 * HOUR
 
 
 def test_totals_survive_by_key_and_day(tmp_path: Path) -> None:
@@ -38,6 +39,28 @@ def test_a_file_that_is_no_database_is_said_and_stops_nothing(tmp_path: Path) ->
     assert [entry["event"] for entry in said][:2] == ["usage.unreadable", "usage.not_recorded"]
     with pytest.raises(Unreadable, match="cannot be read: file is not a database"):
         list(recorded(file, 0, math.inf))
+
+
+def test_what_could_not_be_written_is_written_with_the_next_record(tmp_path: Path) -> None:
+    file = tmp_path / "usage.sqlite"
+    with Usage(file) as usage:
+        usage.put("ci", TODAY, 1)
+        usage.add("ci", "m", Used(1), NOON)
+        assert usage.of(TODAY) == {"ci": 1}
+        with sqlite3.connect(file, isolation_level=None) as other:
+            # As a full disk does, it refuses whatever is written.
+            other.execute("CREATE TRIGGER full BEFORE INSERT ON hourly BEGIN SELECT RAISE(FAIL, 'full'); END")
+            with capture_logs() as said:
+                usage.put("ci", TODAY, 2)
+                usage.add("ci", "m", Used(1), NOON)
+                assert usage.of(TODAY) == {"ci": 1}
+                usage.add("ci", "m", Used(1), NOON)
+                usage.of(TODAY)
+            assert {entry["event"] for entry in said} == {"usage.not_recorded"}
+            other.execute("DROP TRIGGER full")
+        usage.put("ci", TODAY, 3)
+        assert usage.of(TODAY) == {"ci": 3}
+    assert [record.used.requests for record in recorded(file, 0, math.inf)] == [3]
 
 
 def test_hours_add_up_by_key_and_model_while_they_are_written_and_after(tmp_path: Path) -> None:
