@@ -6,9 +6,11 @@ import mlx.core as mx
 import pytest
 from mlx_lm import load
 
+from appliance.engine.adapter import read
 from appliance.engine.mlx.head import Head
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.vocab.request import Sampling
+from tests import lora
 from tests.mlx.families import FAMILIES, MORE, VOCABULARY, make
 from tests.mlx.speculating import Asked, Device
 
@@ -47,3 +49,22 @@ def test_an_answer_that_began_with_the_rest_of_its_prompt_is_the_same(tmp_path: 
         assert all(abs(a.logprob - b.logprob) < 1e-4 for a, b in pairs if a.logprob and b.logprob)
     assert fused == [[0], [0], [4]], "the first is new, of the second nothing is left to read"
     assert prefixes.match([*other, 1], "").length >= len(other) - 1, "what was read is kept"
+
+
+@pytest.mark.parametrize("order", ["changed again", "by turns"])
+def test_an_adapter_of_the_output_layer_stays_where_it_is(tmp_path: Path, order: str) -> None:
+    config = FAMILIES["llama, plain cache"] | {"tie_word_embeddings": False}
+    device = Device(make(tmp_path / "llama", config))
+    targets = device.backend.targets()
+    only_head = {"lm_head": targets["lm_head"]}
+    head = read(str(lora.write(tmp_path / "head", lora.factors(only_head, seed=1))), targets)
+    system = [3 + n * 7 % 250 for n in range(40)]
+    prefixes = PrefixCache(1 << 24)
+    adapters = {"changed again": [head, head], "by turns": [head, None, head, None]}[order]
+    for round, adapter in enumerate([*adapters, *adapters]):
+        one = Asked([*system, *range(20 + round, 30 + round)], GREEDY, tokens=6, adapter=adapter)
+        alone = Asked(list(one.prompt), GREEDY, tokens=6, adapter=adapter)
+        device.answer([one], prefixes=prefixes)
+        assert round < 2 or device.backend.batches[0].fused
+        device.answer([alone])
+        assert one.got == alone.got

@@ -25,7 +25,7 @@ from appliance.engine.mlx.masking import MaskWorkshop
 from appliance.engine.mlx.prefill import Piece, compute, parted, prefill
 from appliance.engine.mlx.probe import refuses_batches
 from appliance.engine.mlx.prompt import PromptTokenizer
-from appliance.engine.mlx.quirks import refuses_padding
+from appliance.engine.mlx.quirks import why_alone
 from appliance.engine.mlx.reading import bare, context_of
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.mlx.sampler import Choice
@@ -295,8 +295,8 @@ class MlxBackend:
         found = kv.batching(caches)
         if found is kv.Batching.NONE:
             return found, f"{_kinds(caches)} cannot be batched"
-        if refuses_padding(self._model):
-            return kv.Batching.NONE, "its own code counts padding"
+        if (why := why_alone(self._model)) is not None:
+            return kv.Batching.NONE, why
         why = refuses_batches(self._model, caches)
         return (found, "") if why is None else (kv.Batching.NONE, f"its own code takes one row at a time ({why})")
 

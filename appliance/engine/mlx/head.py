@@ -47,14 +47,15 @@ class Head:
     @contextmanager
     def last_only(self) -> Iterator[None]:
         """The passes built in here may have the logits of their last position alone."""
-        layers = [parent[key] for parent, key in self._places]
-        for (parent, key), layer in zip(self._places, layers, strict=True):
-            parent[key] = _Last(layer)
+        swaps = [(parent, key, _Last(parent[key])) for parent, key in self._places]
+        for parent, key, last in swaps:
+            parent[key] = last
         try:
             yield
         finally:
-            for (parent, key), layer in zip(self._places, layers, strict=True):
-                parent[key] = layer
+            for parent, key, last in swaps:
+                if parent[key] is last:  # an adapter may have taken the place meanwhile
+                    parent[key] = last["layer"]
 
 
 def _numbered(path: str) -> bool:

@@ -10,8 +10,12 @@ _WIDER = {"plamo3": 1}
 would depend on where a prompt is cut.
 """
 
-_COUNTS_PLACES = frozenset({"afm7", "minimax_m3_vl"})
-"""Takes places in the cache for positions, padding included: to rotate queries, or to cut blocks to choose among."""
+_PADDING = "its own code takes places in the cache for positions, padding included"
+_ALONE = {
+    "afm7": _PADDING,  # to rotate queries
+    "minimax_m3_vl": _PADDING,  # to cut blocks to choose among
+    "recurrent_gemma": "its own code begins a sequence where there is no state at all, which others beside it have",
+}
 
 _WEIGHTS_READ = frozenset(
     {"prediction_coefs", "correction_coefs", "self_attention_res_proj", "mlp_res_proj", "output_attn_res_proj"}
@@ -27,9 +31,9 @@ def mended(model: nn.Module, caches: Caches) -> Caches:
     return caches
 
 
-def refuses_padding(model: nn.Module) -> bool:
-    """Whether rows of different lengths cannot share a pass."""
-    return _type(model) in _COUNTS_PLACES
+def why_alone(model: nn.Module) -> str | None:
+    """Why rows cannot share a pass though their caches and the code's shapes allow it; None: they can."""
+    return _ALONE.get(_type(model))
 
 
 def is_called(path: str) -> bool:
