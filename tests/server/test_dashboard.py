@@ -69,6 +69,7 @@ def status(**values: Any) -> StatusAnswer:
     fine = {"convergence": {"converged": True, "missing": [], "final": False}, "ready": True, "not_ready": []}
     calm = {"draining": False, "in_flight": 0, "pending_restart": [], "models": [], "file_matches_running": True}
     known = {"version": "1", "pid": 7, "started": 0, "file": "deploy.yaml", "generation": 3, "last_reload": last}
+    known["socket"] = "admin.sock"
     return msgspec.convert({**known, **fine, **calm, **values}, StatusAnswer)
 
 

@@ -49,7 +49,7 @@ class FakeFreezer:
     form: Callable[[], str]
 
     def key(self, settings: DiskSettings) -> str:
-        return f"{settings.key}{self.form()}U64"
+        return settings.key + self.form()
 
     def freeze(self, snapshot: Snapshot) -> Frozen:
         assert isinstance(snapshot, FakeSnapshot)
