@@ -60,7 +60,9 @@ def test_rows_whose_chunks_are_computed_together_are_copied_a_few_layers_at_a_ti
     mx.reset_peak_memory()
     compute(state)
     mx.eval(state)
-    assert mx.get_peak_memory() - before <= COPIED_LAYERS / LAYERS * 1.1 * held  # 1.2 where no order is kept
+    scores = 8 * 4 * CHUNK * (PAST + CHUNK) * 4  # bytes of one layer's attention, of which a CPU holds a few at a time
+    most = COPIED_LAYERS / LAYERS * 1.1 * held + 4 * scores
+    assert mx.get_peak_memory() - before <= most < held  # 1.2 of it where no order is kept
     assert all(row.computed == PAST + CHUNK for row in rows)
 
 
