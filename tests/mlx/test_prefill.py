@@ -60,7 +60,7 @@ def test_rows_whose_chunks_are_computed_together_are_copied_a_few_layers_at_a_ti
     mx.reset_peak_memory()
     compute(state)
     mx.eval(state)
-    scores = 8 * 4 * CHUNK * (PAST + CHUNK) * 4  # bytes of one layer's attention, of which a CPU holds a few at a time
+    scores = 8 * 4 * CHUNK * (PAST + CHUNK) * 4  # bytes of attention in a layer; a CPU holds a few
     most = COPIED_LAYERS / LAYERS * 1.1 * held + 4 * scores
     assert mx.get_peak_memory() - before <= most < held  # 1.2 of it where no order is kept
     assert all(row.computed == PAST + CHUNK for row in rows)
