@@ -14,8 +14,9 @@ from tests.mlx.test_batch import prefill
 ALONE = {
     "gemma2, one row at a time": "its own code takes one row at a time (",
     "gpt-bigcode, one row at a time": "its own code takes one row at a time (",
-    "afm7, places for positions": "its own code counts padding",
-    "minimax-m3, blocks of places": "its own code counts padding",
+    "afm7, places for positions": "its own code takes places in the cache for positions",
+    "minimax-m3, blocks of places": "its own code takes places in the cache for positions",
+    "recurrent-gemma, states and windows": "its own code begins a sequence where there is no state at all",
     "llama4, chunks": "ChunkedKVCache, KVCache cannot be batched",
 }
 KINDS = FAMILIES | MORE

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def send(port: int, request: bytes) -> bytes:
         answer = b""
         try:
             sock.sendall(request)
-            sock.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the server may have hung up already
+                sock.shutdown(socket.SHUT_WR)
             while data := sock.recv(65536):
                 answer += data
         except ConnectionError:
