@@ -7,10 +7,13 @@ import pytest
 from mlx_lm import load
 
 from appliance.engine.adapter import read
+from appliance.engine.backend import Batch, Chunk, Opening
 from appliance.engine.mlx.head import Head
 from appliance.engine.prefix_cache import PrefixCache
+from appliance.engine.speed import NOTHING_READ
 from appliance.vocab.request import Sampling
 from tests import lora
+from tests.mlx.driving import backend
 from tests.mlx.families import FAMILIES, MORE, VOCABULARY, make
 from tests.mlx.speculating import Asked, Device
 
@@ -68,3 +71,22 @@ def test_an_adapter_of_the_output_layer_stays_where_it_is(tmp_path: Path, order:
         assert round < 2 or device.backend.batches[0].fused
         device.answer([alone])
         assert one.got == alone.got
+
+
+def test_it_says_nothing_of_how_long_chunks_and_rows_take(tmp_path: Path) -> None:
+    engine = backend(make(tmp_path / "llama", FAMILIES["llama, plain cache"]))
+    prompt = list(range(3, 40))
+    engine.open(Opening(1, prompt, 0, None, GREEDY, len(prompt)))
+    results = []
+    for batch in (
+        Batch((1,), (Chunk(1, 0, prompt[:-1], True),)),
+        Batch((1,), ()),
+    ):
+        step = engine.launch(batch)
+        if batch.fused:
+            assert engine.snapshot(1, len(prompt) - 1) is not None  # computed with the step, and not timed either
+        step.begin()
+        results.append(step.wait())
+    fused, after = results
+    assert (fused.prefill, fused.decode_seconds, after.prefill) == (NOTHING_READ, 0.0, NOTHING_READ)
+    assert after.decode_seconds > 0

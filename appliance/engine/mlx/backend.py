@@ -381,7 +381,9 @@ class MlxStep:
         unready: frozenset[int],
         fused: bool,
     ) -> None:
-        """`fused`: what it read of a prompt comes in one pass with what it decodes, and is timed with that."""
+        """`fused`: what it read of a prompt comes in one pass with what it decodes; neither is timed, since it tells
+        nothing of chunks or of rows alone.
+        """
         self._decoded = decoded
         self._chunks = chunks
         self._work = work
@@ -433,7 +435,7 @@ class MlxStep:
         if self._before is not None and not on_cpu():
             self._free_since = self._decodes_since = max(self._free_since, self._before._free_since)
         sampled = self._sampled()
-        decode_seconds = self._free_since - self._decodes_since if sampled else 0.0
+        decode_seconds = self._free_since - self._decodes_since if sampled and not self._fused else 0.0
         own = NOTHING_READ if self._decoded else self.finish()
         further = {id: more for decoded in self._decoded for id, more in decoded.further().items()}
         return StepResult(sampled, earlier + own, self._failed(), further, decode_seconds, self._unready)
@@ -444,7 +446,7 @@ class MlxStep:
             started = time.perf_counter() if on_cpu() else self._free_since
             compute(self._chunks)
             mx.eval(self._chunks, self._along)
-            if self._work.tokens:
+            if self._chunks and self._work.tokens:
                 self._free_since = time.perf_counter()
                 self._prefilled = replace(self._work, seconds=self._free_since - started)
             self._chunks, self._along = [], None
