@@ -7,7 +7,7 @@ from mlx_lm.utils import _get_classes
 
 from appliance.control.attention import row_cost
 from appliance.engine.mlx import kv
-from tests.mlx.families import COMMON, FAMILIES
+from tests.mlx.families import COMMON, FAMILIES, MORE
 
 FOUR = {"num_hidden_layers": 4, "sliding_window": 8}
 KINDS = FAMILIES | {
@@ -39,21 +39,9 @@ KINDS = FAMILIES | {
         "moe_intermediate_size": 32,
         "first_k_dense_replace": 2,
     },
-    "qwen3-next, states": {
-        "model_type": "qwen3_next",
+    "qwen3-next, states": MORE["qwen3-next, hybrid"]
+    | {
         "num_hidden_layers": 4,
-        "linear_num_value_heads": 4,
-        "linear_num_key_heads": 2,
-        "linear_key_head_dim": 16,
-        "linear_value_head_dim": 16,
-        "linear_conv_kernel_dim": 4,
-        "num_experts": 4,
-        "num_experts_per_tok": 2,
-        "decoder_sparse_step": 1,
-        "shared_expert_intermediate_size": 32,
-        "mlp_only_layers": [],
-        "moe_intermediate_size": 32,
-        "partial_rotary_factor": 0.5,
         "full_attention_interval": 4,
         "norm_topk_prob": True,
     },

@@ -294,7 +294,7 @@ class MlxBackend:
         """What these caches and the model's own code allow, and why no more."""
         found = kv.batching(caches)
         if found is kv.Batching.NONE:
-            return found, f"{_kinds(caches)} cannot be batched"
+            return found, f"{kv.kinds(caches)} cannot be batched"
         if (why := why_alone(self._model)) is not None:
             return kv.Batching.NONE, why
         why = refuses_batches(self._model, caches)
@@ -306,7 +306,7 @@ class MlxBackend:
         if self._batching is kv.Batching.NONE:
             notes.append(f"decodes one sequence at a time: {self._unbatched}")
         if guesses and not kv.rolls_back(caches):
-            notes.append(f"decodes without guesses: {_kinds(caches)} cannot be cut back to before a wrong one")
+            notes.append(f"decodes without guesses: {kv.kinds(caches)} cannot be cut back to before a wrong one")
         return tuple(notes)
 
     def _info(self, loaded: Loaded, caches: kv.Caches, guesses: bool) -> ModelInfo:
@@ -333,10 +333,6 @@ class MlxBackend:
 
 Group = tuple[str, bool, int]
 """Rows share a batch only if adapter, form of keys and values, and the scheduler's group are the same."""
-
-
-def _kinds(caches: kv.Caches) -> str:
-    return ", ".join(sorted({type(cache).__name__ for cache in caches}))
 
 
 def _group(row: Row) -> Group:

@@ -59,7 +59,7 @@ class DraftModel:
         mx.eval(self._model(mx.array([[0, 0]], dtype=mx.int32), cache=self._warm))
         if not kv.rolls_back(self._warm):
             raise LoadFailed(
-                f"{name} cannot draft: its {_kinds(self._warm)} cannot be cut back; choose a model with plain"
+                f"{name} cannot draft: its {kv.kinds(self._warm)} cannot be cut back; choose a model with plain"
                 " attention, or `speculative.kind: lookup`",
                 permanent=True,
             )
@@ -157,7 +157,3 @@ def load_draft_model(
 def _model_type(directory: Path) -> str:
     """A checkpoint's architecture, which was read before this."""
     return str(json.loads((directory / "config.json").read_text(encoding="utf-8")).get("model_type", "this family"))
-
-
-def _kinds(caches: kv.Caches) -> str:
-    return ", ".join(sorted({type(cache).__name__ for cache in caches}))

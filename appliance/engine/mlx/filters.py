@@ -9,12 +9,11 @@ from collections.abc import Callable
 import mlx.core as mx
 
 from appliance.engine.mlx.cpu_exponential import exp_down
+from appliance.engine.mlx.likeliest import likeliest
 from appliance.engine.mlx.load import on_cpu
 
 NARROW = 256
 """Rows with top-k up to this many candidates never look at the whole vocabulary again."""
-_BLOCK = 16
-"""Tokens of which the likeliest is found first, where a few of many are wanted."""
 
 
 def draw_plain(scaled: mx.array, uniform: mx.array) -> mx.array:
@@ -50,26 +49,8 @@ def draw_covered(
 
 def _likeliest(scaled: mx.array, count: int) -> tuple[mx.array, mx.array]:
     """The `count` likeliest tokens of each row and their weights, 1 for the first: (R, count) both, best first."""
-    count = min(count, scaled.shape[-1])
-    candidates, values = _partitioned(scaled, count)
-    order = mx.argsort(-values, axis=-1)
-    values = mx.take_along_axis(values, order, axis=-1)
-    return mx.take_along_axis(candidates, order, axis=-1), mx.exp(values - values[:, :1])
-
-
-def _partitioned(scaled: mx.array, count: int) -> tuple[mx.array, mx.array]:
-    """The `count` likeliest tokens of each row in any order, and their values: (R, count) both. They lie in the
-    `count` blocks whose likeliest are likeliest, so that most of a vocabulary is looked at only for its maximum.
-    """
-    rows, vocabulary = scaled.shape
-    if vocabulary < 4 * _BLOCK * count:
-        candidates = mx.argpartition(-scaled, kth=count - 1, axis=-1)[:, :count]
-        return candidates, mx.take_along_axis(scaled, candidates, axis=-1)
-    padded = mx.pad(scaled, ((0, 0), (0, -vocabulary % _BLOCK)), constant_values=-mx.inf)
-    blocks = padded.reshape(rows, -1, _BLOCK)
-    best = mx.argpartition(-blocks.max(-1), kth=count - 1, axis=-1)[:, :count]
-    within, values = _partitioned(mx.take_along_axis(blocks, best[..., None], axis=1).reshape(rows, -1), count)
-    return mx.take_along_axis(best, within // _BLOCK, axis=-1) * _BLOCK + within % _BLOCK, values
+    candidates, values = likeliest(scaled, min(count, scaled.shape[-1]))
+    return candidates, mx.exp(values - values[:, :1])
 
 
 def _draw_ranked(candidates: mx.array, weights: mx.array, mass: mx.array, uniform: mx.array) -> mx.array:

@@ -203,6 +203,11 @@ def _copy(cache: Any, drop: int) -> Any:
     return kept
 
 
+def kinds(caches: Caches) -> str:
+    """The names of their classes, for people."""
+    return ", ".join(sorted({type(cache).__name__ for cache in caches}))
+
+
 def leaves(caches: Caches) -> list[Any]:
     """The caches themselves, out of their lists."""
     flat: Caches = []

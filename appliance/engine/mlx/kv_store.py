@@ -51,7 +51,7 @@ class KVStore:
         if self._window is None:
             return caches
         if not all(type(cache) in (KVCache, ArraysCache) for cache in caches):
-            raise LoadFailed(f"max_kv: {_kinds(caches)} cannot be given a window", permanent=True)
+            raise LoadFailed(f"max_kv: {kv.kinds(kv.leaves(caches))} cannot be given a window", permanent=True)
         return [RotatingKVCache(self._window) if type(cache) is KVCache else cache for cache in caches]
 
     def exact_tokens(self, computed: int) -> int | None:
@@ -100,7 +100,7 @@ class KVStore:
         if self._latent:
             return "keys and values that are compressed already (MLA) cannot be quantized"
         if not kinds <= {KVCache, ArraysCache} or KVCache not in kinds:
-            return f"{_kinds(self.warm)} cannot be quantized"
+            return f"{kv.kinds(kv.leaves(self.warm))} cannot be quantized"
         try:
             mx.eval([cache.state for cache in kv.in_form(self.warm, form)])
         except (ValueError, RuntimeError) as error:
@@ -108,7 +108,3 @@ class KVStore:
         if (why := refuses(self._model, kv.in_form(self.warm, form))) is not None:
             return f"this model's own attention does not take keys and values in fewer bits: {why}"
         return None
-
-
-def _kinds(caches: Caches) -> str:
-    return ", ".join(sorted({type(leaf).__name__ for leaf in kv.leaves(caches)}))

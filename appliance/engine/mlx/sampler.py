@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from appliance.engine.backend import Candidate, Sampled
 from appliance.engine.mlx.drawing import Drawn, drawn_rows
+from appliance.engine.mlx.likeliest import likeliest
 from appliance.engine.mlx.masking import LOWEST, Allowed, Masking, MaskWorkshop
 from appliance.engine.mlx.passages import Passages
 from appliance.engine.mlx.penalties import Penalties
@@ -196,11 +197,7 @@ class Sampler:
         most = min(max(wanted), self._vocabulary)
         if most == 0:
             return _Report(self._asked, wanted, chosen, None, None)
-        top = mx.argpartition(-logprobs, kth=most - 1, axis=-1)[:, :most]
-        values = mx.take_along_axis(logprobs, top, axis=-1)
-        order = mx.argsort(-values, axis=-1)
-        best = (mx.take_along_axis(top, order, axis=-1), mx.take_along_axis(values, order, axis=-1))
-        return _Report(self._asked, wanted, chosen, *best)
+        return _Report(self._asked, wanted, chosen, *likeliest(logprobs, most))
 
 
 def _bias(rows: Sequence[SampleRow]) -> tuple[mx.array, mx.array, mx.array] | None:

@@ -8,6 +8,7 @@ import mlx.core as mx
 from appliance.engine.backend import Candidate, Chunk, Sampled
 from appliance.engine.mlx.adapters import Forward
 from appliance.engine.mlx.kv import Caches
+from appliance.engine.mlx.likeliest import likeliest
 
 SLICE_TOKENS = 256
 """So many rows of a vocabulary are in memory at once."""
@@ -53,8 +54,4 @@ def _scores(logits: mx.array, tokens: Sequence[int], wanted: int) -> Scores:
     if most == 0:
         none = mx.zeros((len(tokens), 0))
         return Scores(tokens, chosen, ranks, none, none)
-    top = mx.argpartition(-logprobs, kth=most - 1, axis=-1)[:, :most]
-    values = mx.take_along_axis(logprobs, top, axis=-1)
-    order = mx.argsort(-values, axis=-1)
-    best, values = (mx.take_along_axis(each, order, axis=-1) for each in (top, values))
-    return Scores(tokens, chosen, ranks, best, values)
+    return Scores(tokens, chosen, ranks, *likeliest(logprobs, most))
