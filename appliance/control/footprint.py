@@ -12,6 +12,7 @@ from typing import Any
 
 from appliance.control.activations import activation_bytes
 from appliance.control.attention import RowCost, row_cost
+from appliance.models.safetensors import header
 from appliance.vocab.spec import DType
 
 ENGINE_BASE_BYTES = 256 * 1024**2
@@ -23,7 +24,6 @@ _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}
 _STORED_WIDTH = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "U32": 4, "I32": 4, "I64": 8, "U8": 1, "I8": 1, "BOOL": 1}
 _FLOATS = {"F64", "F32", "F16", "BF16"}
 _DEFAULT_GROUP = 64
-_MAX_HEADER = 100 * 1024**2
 _ADAPTER_FILES = ("adapters.safetensors", "adapter_model.safetensors")
 
 
@@ -88,7 +88,7 @@ def measure(directory: Path, dtype: DType, *, cpu: bool) -> int:
     group = _group_size(directory) if cpu else None
     total = 0
     for file in sorted(directory.glob("*.safetensors")):
-        tensors = _header(file)
+        _, tensors = header(file) or (0, {})  # the engine will refuse a file without one, and say why
         total += sum(_bytes(name, tensor, tensors, width, group) for name, tensor in tensors.items())
     return total
 
@@ -110,17 +110,6 @@ def _bytes(name: str, tensor: dict[str, Any], tensors: dict[str, Any], width: in
     if width is not None and kind in _FLOATS and not quantized:
         return count * width
     return count * _STORED_WIDTH.get(kind, 2)
-
-
-def _header(file: Path) -> dict[str, dict[str, Any]]:
-    with file.open("rb") as opened:
-        size = int.from_bytes(opened.read(8), "little")
-        text = opened.read(size) if size <= _MAX_HEADER else b"{}"
-    try:
-        tensors = json.loads(text)
-    except ValueError:
-        return {}  # The engine will refuse this file and say why.
-    return {name: tensor for name, tensor in tensors.items() if name != "__metadata__"}
 
 
 def _group_size(directory: Path) -> int:

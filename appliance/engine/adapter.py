@@ -22,7 +22,6 @@ _MLX = re.compile(r"(?P<path>.+)\.lora_(?P<side>[ab])")
 _PEFT = re.compile(r"base_model\.model\.(?P<path>.+)\.lora_(?P<side>[AB])\.(default\.)?weight")
 _MAX_HEADER = 64 * 1024 * 1024
 _DESCRIPTION = "adapter_config.json"
-_BLOCK = 1 << 20
 _TRIES = 3
 
 
@@ -133,8 +132,7 @@ def _digest(directory: Path) -> str:
     for file in (directory / _DESCRIPTION, _weights(directory)):
         if file is not None and file.is_file():
             with file.open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    digest.update(block)
+                hashlib.file_digest(stream, lambda: digest)
     return digest.hexdigest()[:16]
 
 

@@ -6,18 +6,16 @@ others that of a git object. The header of a safetensors file says how long the 
 """
 
 import hashlib
-import json
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.models.safetensors import header
+from appliance.models.store import shards
+
 _SHA256, _GIT = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 _METADATA = Path(".cache/huggingface/download")
-_PIECE = 2**20
-_LONGEST_HEADER = 100 * 2**20
-"""What the format allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +30,16 @@ class Looked:
 def looked(directory: Path) -> Iterator[Looked]:
     """Every file of a model directory and every weight file that its index names. Reads all of them."""
     files = {path for path in directory.iterdir() if path.is_symlink() or path.is_file()}
-    for path in sorted(files | set(_indexed(directory))):
+    for path in sorted(files | {directory / Path(shard).name for shard in _indexed(directory)}):
         digest = _digest_of(directory, path)
         yield Looked(path.name, digest is not None, _problem(path, digest))
 
 
-def _indexed(directory: Path) -> Iterator[Path]:
+def _indexed(directory: Path) -> set[str]:
     try:
-        index = json.loads((directory / "model.safetensors.index.json").read_text(encoding="utf-8"))
-        yield from (directory / Path(shard).name for shard in set(index["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return
+        return shards(directory) or set()
+    except OSError:
+        return set()
 
 
 def _digest_of(directory: Path, path: Path) -> str | None:
@@ -69,25 +66,15 @@ def _problem(path: Path, digest: str | None) -> str:
 
 def _length(path: Path) -> int:
     """What its header says of its length; 0 for what is no header."""
-    with path.open("rb") as file:
-        first = file.read(8)
-        size = struct.unpack("<Q", first)[0] if len(first) == 8 else _LONGEST_HEADER + 1
-        if size > _LONGEST_HEADER:
-            return 0
-        try:
-            header = json.loads(file.read(size))
-            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
-            return 8 + int(size) + int(max(ends, default=0))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            return 0
+    try:
+        begin, tensors = header(path) or (0, {})
+        return begin + int(max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return 0
 
 
 def _computed(path: Path, digest: str) -> str:
-    if _SHA256.fullmatch(digest):
-        found = hashlib.sha256()
-    else:
-        found = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    blob = b"blob %d\0" % path.stat().st_size
+    new = hashlib.sha256 if _SHA256.fullmatch(digest) else lambda: hashlib.sha1(blob, usedforsecurity=False)
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            found.update(piece)
-    return found.hexdigest()
+        return hashlib.file_digest(file, new).hexdigest()

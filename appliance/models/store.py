@@ -14,6 +14,7 @@ from typing import Self
 from appliance.config.deployment import Source
 from appliance.config.operations import Storage
 
+_INDEX = "model.safetensors.index.json"
 _CONVERTER = 1
 """Part of every converted directory's key: raise it when a conversion gives other files than before."""
 
@@ -118,14 +119,19 @@ def complete(directory: Path) -> bool:
     """Whether a model directory holds its configuration and every weight file its index names."""
     if not (directory / "config.json").is_file():
         return False
-    index = directory / "model.safetensors.index.json"
-    if not index.is_file():
+    if not (directory / _INDEX).is_file():
         return any(directory.glob("*.safetensors"))
+    named = shards(directory)
+    return named is not None and all((directory / shard).is_file() for shard in named)
+
+
+def shards(directory: Path) -> set[str] | None:
+    """The weight files that a model directory's index names; None for one that means nothing. Raises OSError."""
     try:
-        shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError):
-        return False
-    return all((directory / shard).is_file() for shard in shards)
+        named = set(json.loads((directory / _INDEX).read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return None
+    return named if all(isinstance(name, str) for name in named) else None
 
 
 def _key(name: str, content: str) -> str:
