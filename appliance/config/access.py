@@ -6,6 +6,7 @@ from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from appliance.config.globs import is_glob
 from appliance.config.layers import EMPTY, Policy, empty
 from appliance.config.overlay import policy
 from appliance.config.secret import Secret
@@ -64,7 +65,7 @@ def security(
     for key in keys.values():
         for i, allowed in enumerate(key.allow):
             there = allowed in names or allowed.partition("/")[0] in peers
-            if set(allowed).isdisjoint("*?[") and not there:
+            if not is_glob(allowed) and not there:
                 hint = did_you_mean(allowed, names)
                 path = ("security", "keys", key.name, "allow", i)
                 notes.say("E201", path, f"nothing is called {allowed}", hint)

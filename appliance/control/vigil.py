@@ -36,9 +36,7 @@ async def _attend(handle: EngineHandle, bound: Bound) -> None:
         signs = signs.look(handle.heard, worked(handle.pid), asked - last, bound.interval)
         last = asked
         if signs.hung(bound):
-            _log.error("engine.hung", model=handle.model, pid=handle.pid, seconds=round(signs.still), loading=True)
-            handle.kill_hung()
-            await handle.disconnected()
+            await _kill(handle, signs.still, loading=True)
         handle.nudge()
 
 
@@ -89,9 +87,14 @@ async def watch(handle: EngineHandle, bound: Bound, stall_target: float) -> None
         )
         last = asked
         if progress.hung(bound, stall_target):
-            _log.error("engine.hung", model=handle.model, pid=handle.pid, seconds=round(progress.stuck))
-            handle.kill_hung()
-            await handle.disconnected()
+            await _kill(handle, progress.stuck)
+
+
+async def _kill(handle: EngineHandle, seconds: float, **more: bool) -> None:
+    """Have an engine lost that has hung for so long."""
+    _log.error("engine.hung", model=handle.model, pid=handle.pid, seconds=round(seconds), **more)
+    handle.kill_hung()
+    await handle.disconnected()
 
 
 async def _within(seconds: float, event: Awaitable[None]) -> bool:

@@ -26,8 +26,7 @@ async def create(request: Request, context: Context) -> HTTPResponse:
     batch = batches.asked(body, f"{PREFIX}{uuid4().hex}", key, int(time.time()))
     check_spoken(context.running.deployment, batch.endpoint)
     context.files.get(batch.input_file, key)
-    await context.batches.save(batch)
-    context.batches.change(batch.id)
+    await context.batches.ask(batch)
     return _json(batch)
 
 
@@ -46,8 +45,7 @@ async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     """`POST /v1/batches/{id}/cancel`: end a batch; what it has answered stays."""
     await read_body(request, context.running.deployment.server)
     batch = batches.cancelling(context.batches.get(id, key_name(request), PREFIX), int(time.time()))
-    await context.batches.save(batch)
-    context.batches.change(id)
+    await context.batches.ask(batch)
     return _json(batch)
 
 

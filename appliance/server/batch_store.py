@@ -65,6 +65,11 @@ class BatchStore:
         mine = (batch for id, batch in self._batches.items() if key in (None, batch.key) and id.startswith(prefix))
         return sorted(mine, key=lambda batch: (batch.times["validating"], batch.id))
 
+    async def ask(self, batch: Batch) -> None:
+        """Remember a batch that is new or to be ended, and tell whoever runs batches."""
+        await self.save(batch)
+        self.change(batch.id)
+
     def change(self, id: str) -> None:
         """Tell whoever runs batches that something was asked of this one."""
         self._changes.put_nowait(id)

@@ -31,8 +31,7 @@ async def create(request: Request, context: Context) -> HTTPResponse:
     id, key, now = uuid4().hex, key_name(request), int(time.time())
     batch, lines = await asyncio.to_thread(message_batches.asked, body, id, input_id(id), key, now)
     await context.batches.keep_input(batch, lines)
-    await context.batches.save(batch)
-    context.batches.change(batch.id)
+    await context.batches.ask(batch)
     return _json(request, batch)
 
 
@@ -67,8 +66,7 @@ async def cancel(request: Request, context: Context, id: str) -> HTTPResponse:
     """`POST /v1/messages/batches/{id}/cancel`: end a batch; what it has answered stays."""
     await read_body(request, context.running.deployment.server)
     batch = batches.cancelling(_known(request, context, id), int(time.time()))
-    await context.batches.save(batch)
-    context.batches.change(id)
+    await context.batches.ask(batch)
     return _json(request, batch)
 
 
