@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.config.tuning import Kv
+from appliance.vocab.spec import KvForm
 
 _WINDOWED = frozenset((
     "afmoe", "baichuan_m1", "cohere2", "exaone4", "exaone_moe", "gemma3_text", "gemma3", "gemma3n", "gemma3n_text",
@@ -12,11 +12,14 @@ _WINDOWED = frozenset((
     "plamo2", "plamo3", "recurrent_gemma", "step3p5",
 ))  # fmt: skip
 """Those whose layers all or in part look back at a window or a chunk, whether their config says so or not."""
+_STATES = frozenset(("mamba", "mamba2", "rwkv7"))
+"""Those without attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
     """`window`: layers look back at so many tokens only. `latent`: keys and values are kept compressed (MLA).
+    `state`: there are none, what was read is one state of a fixed size.
 
     `head_dim` is None where the files do not say.
     """
@@ -24,6 +27,7 @@ class Attention:
     window: bool = False
     latent: bool = False
     head_dim: int | None = None
+    state: bool = False
 
 
 def attention(config: Mapping[str, Any]) -> Attention:
@@ -36,11 +40,14 @@ def attention(config: Mapping[str, Any]) -> Attention:
         window=sliding or "sliding_window_pattern" in text or text.get("model_type") in _WINDOWED,
         latent=bool(text.get("kv_lora_rank")),
         head_dim=_head_dim(text),
+        state=text.get("model_type") in _STATES,
     )
 
 
-def misfit(attention: Attention, form: Kv) -> str | None:
+def misfit(attention: Attention, form: KvForm) -> str | None:
     """Why keys and values of this attention cannot be in this form; None: they can."""
+    if attention.state:
+        return "this model has a state in place of keys and values, and it cannot be quantized"
     if attention.window:
         return "this model's layers look back at a sliding window, and such caches cannot be quantized"
     if attention.latent:
@@ -52,6 +59,8 @@ def misfit(attention: Attention, form: Kv) -> str | None:
 
 def unwindowed(attention: Attention) -> str | None:
     """Why a model cannot be given a window to look back at; None: it can."""
+    if attention.state:
+        return "this model has a state of a fixed size in place of keys and values, so there is nothing to bound"
     if attention.window:
         return "this model's layers have windows of their own"
     if attention.latent:

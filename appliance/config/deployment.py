@@ -15,9 +15,9 @@ from appliance.config.layers import empty
 from appliance.config.operations import Hook, Observability, Storage
 from appliance.config.problem import Problem
 from appliance.config.routing import Routing
-from appliance.config.tuning import Kv, Quantized, RetryLoad
+from appliance.config.tuning import Quantized, RetryLoad
 from appliance.vocab.request import SamplingPatch
-from appliance.vocab.spec import DType, Speculative
+from appliance.vocab.spec import DType, KvForm, Speculative
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class CachePolicy:
     path: str = ""
     ttl: float = 604800.0
     share: Literal["key", "all"] = "key"
-    stored: Kv | None = None
+    stored: KvForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class ModelSpec:
     extends: str | None = None
     kind: ModelKind = "text"
     retry_load: RetryLoad = RetryLoad()
-    kv: Kv | None = None
+    kv: KvForm | None = None
     max_kv: int | None = None
     quantize: Quantized | None = None
     speculative: Speculative | None = None

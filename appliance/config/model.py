@@ -15,11 +15,11 @@ from appliance.config.operations import Storage
 from appliance.config.overlay import overlay
 from appliance.config.problem import Path
 from appliance.config.suggest import did_you_mean
-from appliance.config.tuning import Kv, Quantized, RetryLoad
+from appliance.config.tuning import Quantized, RetryLoad
 from appliance.config.world import Notes, World
 from appliance.errors import SourceError
 from appliance.vocab.request import SamplingPatch
-from appliance.vocab.spec import Speculative
+from appliance.vocab.spec import KvForm, Speculative
 
 _RELATIVE = "paths are relative to the file they stand in"
 
@@ -191,7 +191,7 @@ class Models:
 
     def form(
         self, name: str, written: Mapping[str, Any], cache: CachePolicy, checkpoint: Checkpoint | None
-    ) -> Kv | None:
+    ) -> KvForm | None:
         """That of running keys and values; a note where they, or kept ones, cannot have theirs."""
         form = tuning.kv(written.get("kv"))
         if checkpoint is not None:

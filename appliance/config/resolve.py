@@ -24,9 +24,10 @@ from appliance.config.policy import Conflict, tighten
 from appliance.config.problem import Path, Problem
 from appliance.config.routing import Known, Routing, routing
 from appliance.config.suggest import did_you_mean
-from appliance.config.tuning import Kv, most_exact
+from appliance.config.tuning import most_exact
 from appliance.config.units import show_bytes
 from appliance.config.world import Notes, World
+from appliance.vocab.spec import KvForm
 
 
 def resolve(file: Checked, world: World) -> tuple[Deployment, list[Problem]]:
@@ -181,7 +182,7 @@ class _Resolve:
                     )  # fmt: skip
 
 
-_FORMS: Mapping[str, Callable[[ModelSpec], Kv | None]] = {
+_FORMS: Mapping[str, Callable[[ModelSpec], KvForm | None]] = {
     "holds keys and values": lambda model: model.kv,
     "keeps prefixes": lambda model: model.cache.stored,
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from appliance.vocab.spec import Speculative
+from appliance.vocab.spec import KvForm, Speculative
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,17 +16,6 @@ class Quantized:
 
 
 @dataclass(frozen=True, slots=True)
-class Kv:
-    """Keys and values in fewer bits, of sequences of more than `from_token` tokens; the first so many are computed
-    over exact ones.
-    """
-
-    bits: int
-    group: int = 64
-    from_token: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class RetryLoad:
     """Seconds before the first retry and at most, and after how many failures it is given up."""
 
@@ -35,11 +24,11 @@ class RetryLoad:
     tries: int = 5
 
 
-def kv(value: Mapping[str, Any] | None) -> Kv | None:
-    return Kv(**value) if value and "bits" in value else None
+def kv(value: Mapping[str, Any] | None) -> KvForm | None:
+    return KvForm(**value) if value and "bits" in value else None
 
 
-def most_exact(forms: Iterable[Kv | None]) -> Kv | None:
+def most_exact(forms: Iterable[KvForm | None]) -> KvForm | None:
     """The one form of models that share an engine: that of the model which is given up least."""
     wished = list(forms)
     if None in wished:

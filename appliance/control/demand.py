@@ -9,14 +9,14 @@ from appliance.config.deployment import Deployment, ModelSpec, Source, Target
 from appliance.config.operations import Format, Level
 from appliance.config.sampling import decide
 from appliance.config.sources import parse
-from appliance.config.tuning import Kv, most_exact
+from appliance.config.tuning import most_exact
 from appliance.control.eviction import Policy
 from appliance.control.footprint import BASE_BYTES, ENGINE_BASE_BYTES
 from appliance.control.residency import Terms, Want
 from appliance.control.speech import Speech
 from appliance.models.store import Store
 from appliance.vocab.request import GenerateRequest, Message
-from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec, KvForm
+from appliance.vocab.spec import ChatPrompt, DiskSettings, EngineSettings, EngineSpec
 
 PREFIX_SHARE = 1 / 3
 """The most of an engine's share of free memory its prefix cache may take from running requests."""
@@ -110,8 +110,8 @@ class Demand:
             stall_target=self.stall_target,
             prefix_ttl=max(model.cache.ttl for model in self.models),
             disk=self._disk,
-            kv=_form(most_exact(model.kv for model in self.models)),
-            stored=_form(most_exact(model.cache.stored for model in self.models)),
+            kv=most_exact(model.kv for model in self.models),
+            stored=most_exact(model.cache.stored for model in self.models),
             warm=self.warm if prefix else (),
             adapters=tuple(sorted({path for model in self.models for path in model.adapters.values()})),
             log=self.log,
@@ -135,10 +135,6 @@ def _warm(deployment: Deployment, model: ModelSpec) -> Iterator[ChatPrompt]:
     for text in model.warm:
         system = Message(role=model.family.roles.get("system", "system"), content=text.rstrip("\n"))  # type: ignore[arg-type]
         yield ChatPrompt(messages=(system,), template=model.template_text, kwargs=dict(kwargs))
-
-
-def _form(form: Kv | None) -> KvForm | None:
-    return None if form is None else KvForm(bits=form.bits, group=form.group, from_token=form.from_token)
 
 
 def demands(deployment: Deployment, places: Mapping[str, Place]) -> dict[str, Demand]:

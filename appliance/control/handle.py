@@ -15,6 +15,7 @@ from appliance.control.speech import Mismatches, Speech
 from appliance.control.stream import Stream
 from appliance.control.suspicion import End
 from appliance.errors import BodyTooLarge, DiedLoading, EngineDied, LoadFailed, Overloaded, WireError, revive
+from appliance.vocab.gauges import Gauges
 from appliance.vocab.spec import EngineSettings, ModelInfo, Prompt, Submission
 from appliance.wire import frames
 
@@ -26,7 +27,8 @@ Reply = TypeVar("Reply", bound=frames.ToServer)
 
 class EngineHandle:
     """One engine process. Made by `start`, or by `spawn` and `adopt`; `stop` must be awaited in the end, whatever
-    happened before. `warm` is set when a blank one has done its imports. `heard` counts its frames.
+    happened before. `warm` is set when a blank one has done its imports. `heard` counts its frames, `gauges` are what
+    it told of itself last.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -35,6 +37,7 @@ class EngineHandle:
         self.warm = asyncio.Event()
         self.progress: tuple[str, float] = ("starting", 0.0)
         self.info: ModelInfo | None = None
+        self.gauges: Gauges | None = None
         self.heard = 0
         self._process = process
         self._on_lost: Callable[[], None] = _nobody
@@ -116,7 +119,7 @@ class EngineHandle:
         self._send(frames.Configure(settings))
 
     async def ping(self) -> frames.Pong:
-        """The engine's gauges. Raises EngineDied if it is gone."""
+        """How far it is and what it holds. Raises EngineDied if it is gone."""
         return await self._ask(frames.Pong, frames.Ping)
 
     def nudge(self) -> None:
@@ -246,7 +249,10 @@ class EngineHandle:
                     self._loaded.set_result(info)
             case frames.LoadError(message, permanent):
                 self._load_failed(LoadFailed(message, permanent=permanent))
-            case frames.Pong(nonce) | frames.Probed(nonce) | frames.Counted(nonce):
+            case frames.Pong(nonce, _, gauges):
+                self.gauges = gauges
+                self._questions.answered(nonce, frame)
+            case frames.Probed(nonce) | frames.Counted(nonce):
                 self._questions.answered(nonce, frame)
             case frames.HelloBack(version) if version != frames.VERSION:
                 self._load_failed(

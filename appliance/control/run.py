@@ -85,6 +85,7 @@ class Run:
             download=download,
             info=handle.info if handle else None,
             taken=self.taken,
+            gauges=handle.gauges if handle and handle.info else None,
             mismatches=self.mismatches(),
         )
 

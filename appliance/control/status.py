@@ -7,6 +7,7 @@ from appliance.config.deployment import Deployment
 from appliance.control import demand, line, overrides, rules
 from appliance.control.line import Standing
 from appliance.control.residency import Engine, EngineState, Registry
+from appliance.vocab.gauges import Gauges
 from appliance.vocab.spec import ModelInfo
 
 MANY_DEATHS = 2
@@ -25,8 +26,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is known of the process: its load as (phase, 0..1), a download as (phase, done, total). `mismatches` say
-    by model why its template and its dialects do not agree.
+    """What is known of the process: its load as (phase, 0..1), a download as (phase, done, total), and the `gauges`
+    it told last. `mismatches` say by model why its template and its dialects do not agree.
     """
 
     pid: int | None = None
@@ -34,6 +35,7 @@ class Observed:
     download: tuple[str, int, int] | None = None
     info: ModelInfo | None = None
     taken: int | None = None
+    gauges: Gauges | None = None
     mismatches: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -43,8 +45,8 @@ class ModelStatus:
     its process takes now, `idle_left` seconds until it is unloaded. `drift` says what differs from the deploy file,
     `standing` where those stand who wait.
 
-    Models sharing an engine show the same pid. `wanted` engines are loaded without a request that asks for them,
-    `retired` ones are finishing requests of an earlier deployment.
+    Models sharing an engine show the same pid and `gauges`. `wanted` engines are loaded without a request that asks
+    for them, `retired` ones are finishing requests of an earlier deployment.
     """
 
     name: str
@@ -56,6 +58,7 @@ class ModelStatus:
     idle_left: float | None
     bytes: int
     taken: int | None
+    gauges: Gauges | None
     wanted: bool
     retired: bool
     load: tuple[str, float] | None
@@ -103,6 +106,7 @@ def _one(name: str, engine: Engine, seen: Observed, now: float, rolled_back: str
         idle_left=rules.idle_left(engine, now),
         bytes=engine.bytes,
         taken=seen.taken,
+        gauges=seen.gauges,
         wanted=engine.wanted,
         retired=engine.retired,
         load=seen.load,

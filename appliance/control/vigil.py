@@ -83,7 +83,7 @@ async def watch(handle: EngineHandle, bound: Bound, stall_target: float) -> None
         except (TimeoutError, EngineDied):
             pong = None
         progress = progress.look(
-            pong.steps if pong else None, pong.running if pong else 0, asked - last, bound.interval
+            pong.steps if pong else None, pong.gauges.running if pong else 0, asked - last, bound.interval
         )
         last = asked
         if progress.hung(bound, stall_target):

@@ -19,10 +19,6 @@ from appliance.wire.frames import Cancel, Configure, Count, Hello, Ping, Pong, P
 _CHUNK = 1 << 18
 
 
-def idle_pong(nonce: int) -> Pong:
-    return Pong(nonce, 0, 0, 0, 0, 0)
-
-
 @dataclass(eq=False, slots=True)
 class Link:
     """`die` ends the process; `hellos`, and `submissions` and counts (with their order) wait for who takes them."""
@@ -33,7 +29,7 @@ class Link:
     die: Callable[[str], NoReturn]
     hellos: "SimpleQueue[Hello]" = field(default_factory=SimpleQueue)
     submissions: "SimpleQueue[tuple[int, Submission | Count | Probe]]" = field(default_factory=SimpleQueue)
-    pong: Callable[[int], Pong] = idle_pong
+    pong: Callable[[int], Pong] = Pong
     order: int = 0
 
     def read(self) -> None:

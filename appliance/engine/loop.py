@@ -19,6 +19,7 @@ from appliance.engine.scheduler import Plan, Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.errors import EngineFault
 from appliance.vocab.event import Event, Failed, Started
+from appliance.vocab.gauges import Gauges
 from appliance.vocab.spec import ChatPrompt, EngineSettings
 from appliance.wire.frames import Events, Pong, SequenceEvents
 
@@ -108,12 +109,11 @@ class Loop:
         self.idle = not plan and landed is None
 
     def pong(self, nonce: int) -> Pong:
-        """The gauges now; may be asked from any thread."""
+        """What it holds now; may be asked from any thread."""
         rows = self._scheduler
         waiting = rows.waiting + self._tier.waiting
-        return Pong(
-            nonce, rows.running, waiting, self._kv_bytes, rows.prefixes.bytes, self._steps, self._adapter_bytes
-        )
+        held = Gauges(rows.running, waiting, self._kv_bytes, rows.prefixes.bytes, self._adapter_bytes)
+        return Pong(nonce, self._steps, held)
 
     def _take(self, messages: Iterable[Message]) -> None:
         for message in messages:

@@ -19,6 +19,7 @@ from appliance.control.spare import SpareStatus
 from appliance.control.status import ModelStatus
 from appliance.server.decisions import Decision
 from appliance.server.reused import Reused
+from appliance.vocab.gauges import Gauges
 
 
 class ProblemAnswer(Struct, frozen=True):
@@ -58,8 +59,9 @@ class ModelAnswer(Struct, frozen=True):
     """One model, or one engine of an earlier generation on its way out (`retired`).
 
     `bytes` is what the weights of its engine take, expected or measured, `taken` what its process takes now,
-    `idle_left` seconds until it is unloaded, if that clock runs, `drift` what differs from the deploy file. Where
-    requests wait, `waits_for` says what for, and `position` the place in line of the models that wait for memory.
+    `gauges` what it told of itself last, `idle_left` seconds until it is unloaded, if that clock runs, `drift` what
+    differs from the deploy file. Where requests wait, `waits_for` says what for, and `position` the place in line of
+    the models that wait for memory.
     """
 
     name: str
@@ -74,6 +76,7 @@ class ModelAnswer(Struct, frozen=True):
     download: Progress | None
     conditions: list[ConditionAnswer]
     taken: int | None = None
+    gauges: Gauges | None = None
     drift: list[str] = []
     position: int | None = None
     waits_for: str = ""
@@ -387,6 +390,7 @@ def model(status: ModelStatus, standings: tuple[Standing, ...]) -> ModelAnswer:
         download=Progress(*status.download) if status.download else None,
         conditions=[_condition(standing) for standing in standings],
         taken=status.taken,
+        gauges=status.gauges,
         drift=list(status.drift),
         position=status.standing.position if status.standing else None,
         waits_for=status.standing.reason if status.standing else "",

@@ -117,8 +117,11 @@ def _waits(model: ModelAnswer) -> Iterator[str]:
 
 
 def _memory(model: ModelAnswer) -> str:
-    taken = "" if model.taken is None else f"{show_bytes(model.taken)} taken"
-    return f"{show_bytes(model.bytes)}{_notes([taken] if taken else [])}"
+    notes = [] if model.taken is None else [f"{show_bytes(model.taken)} taken"]
+    if model.gauges is not None:
+        rows, prefixes = show_bytes(model.gauges.kv_bytes), show_bytes(model.gauges.prefix_bytes)
+        notes.append(f"{rows} of answers, {prefixes} of known prompts")
+    return f"{show_bytes(model.bytes)}{_notes(notes)}"
 
 
 def _condition(condition: ConditionAnswer) -> str:

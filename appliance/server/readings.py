@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from appliance.control.status import ModelStatus
 from appliance.server.context import Context
 from appliance.server.metrics import Labels, Reading, Sample
+from appliance.vocab.gauges import Gauges
 
 _WHOLE: tuple[tuple[str, str, Callable[[Context], float]], ...] = (
     ("generations_running", "Generations in flight.", lambda context: len(context.in_flight)),
@@ -28,6 +29,15 @@ _MODELS: tuple[tuple[str, str, Labels, Callable[[ModelStatus], Iterable[Sample]]
 )  # fmt: skip
 """Values of each model; their labels stand behind its name."""
 
+_GAUGES: tuple[tuple[str, str, Callable[[Gauges], float]], ...] = (
+    ("rows_running", "Answers that the engine of this model computes together.", lambda told: told.running),
+    ("rows_waiting", "Requests that wait in the engine of this model.", lambda told: told.waiting),
+    ("kv_bytes", "Bytes of the keys and values of the answers that run.", lambda told: told.kv_bytes),
+    ("prefix_bytes", "Bytes of the known prompts kept in memory.", lambda told: told.prefix_bytes),
+    ("adapter_bytes", "Bytes of the adapters in memory.", lambda told: told.adapter_bytes),
+)
+"""What a loaded engine tells of itself every few seconds; models that share one show the same."""
+
 _ENGINES = {
     "loads": "Engines that were loaded.",
     "unloads": "Engines that were stopped.",
@@ -41,6 +51,7 @@ def readings(context: Context) -> list[Reading]:
     return [
         *(_whole(context, *row) for row in _WHOLE),
         *(_model(context, *row) for row in _MODELS),
+        *(_gauge(context, *row) for row in _GAUGES),
         _peers(context),
         *(_engines(context, kind, text) for kind, text in _ENGINES.items()),
         Reading("appliance_build_info", "The version that runs.", ("version",), lambda: [((context.version,), 1)]),
@@ -59,6 +70,13 @@ def _model(
         return [((status.name, *more), value) for status in present for more, value in values(status)]
 
     return Reading(f"appliance_{name}", text, ("model", *labels), read)
+
+
+def _gauge(context: Context, name: str, text: str, value: Callable[[Gauges], float]) -> Reading:
+    def values(model: ModelStatus) -> list[Sample]:
+        return [] if model.gauges is None else [((), float(value(model.gauges)))]
+
+    return _model(context, f"model_{name}", text, (), values)
 
 
 def _peers(context: Context) -> Reading:

@@ -52,7 +52,8 @@ class DiskSettings(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
-class KvForm(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True)
+class KvForm:
     """Keys and values in `bits` bits, `group` of them sharing a scale, of rows of more than `from_token` tokens. Each
     token that has so many before it looks at packed ones, the others at exact ones, however they are computed.
     """

@@ -10,6 +10,7 @@ import msgspec
 
 from appliance.errors import WireError
 from appliance.vocab.event import Event, Failed
+from appliance.vocab.gauges import Gauges
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo, Prompt, Submission
 
 VERSION = 1
@@ -101,17 +102,11 @@ class Events(msgspec.Struct, frozen=True, tag="events", array_like=True):
 
 
 class Pong(msgspec.Struct, frozen=True, tag="pong", array_like=True):
-    """Answer to a ping, with the engine's gauges: rows running, requests waiting, bytes of KV, of the prefix cache
-    and of the adapters in memory.
-    """
+    """Answer to a ping: the steps that have landed, and what the engine holds now."""
 
     nonce: int
-    running: int
-    waiting: int
-    kv_bytes: int
-    prefix_bytes: int
-    steps: int
-    adapter_bytes: int = 0
+    steps: int = 0
+    gauges: Gauges = Gauges()
 
 
 class Counted(msgspec.Struct, frozen=True, tag="counted", array_like=True):

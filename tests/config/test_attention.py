@@ -7,7 +7,7 @@ import pytest
 
 from appliance.config.attention import Attention, attention, misfit, unwindowed
 from appliance.config.problem import Rejected
-from appliance.config.tuning import Kv
+from appliance.vocab.spec import KvForm
 from tests.checkpoints import tiny_config, tiny_vocab_llama, write_json
 from tests.process.site import Site
 
@@ -40,22 +40,23 @@ def test_a_config_tells_its_attention(config: dict[str, Any], expected: Attentio
 @pytest.mark.parametrize(
     ("kind", "form", "words"),
     [
-        pytest.param(Attention(head_dim=64), Kv(8), None, id="fits"),
-        pytest.param(Attention(), Kv(8), None, id="nothing known"),
-        pytest.param(Attention(window=True), Kv(8), "sliding window", id="slides"),
-        pytest.param(Attention(latent=True), Kv(8), "MLA", id="compressed"),
-        pytest.param(Attention(head_dim=80), Kv(8), "heads of 80", id="a group that does not divide"),
-        pytest.param(Attention(head_dim=96), Kv(8, 32), None, id="one that does"),
+        pytest.param(Attention(head_dim=64), KvForm(8), None, id="fits"),
+        pytest.param(Attention(), KvForm(8), None, id="nothing known"),
+        pytest.param(Attention(window=True), KvForm(8), "sliding window", id="slides"),
+        pytest.param(Attention(latent=True), KvForm(8), "MLA", id="compressed"),
+        pytest.param(Attention(state=True), KvForm(8), "state", id="none at all"),
+        pytest.param(Attention(head_dim=80), KvForm(8), "heads of 80", id="a group that does not divide"),
+        pytest.param(Attention(head_dim=96), KvForm(8, 32), None, id="one that does"),
     ],
 )
-def test_a_form_fits_or_it_is_said_why_not(kind: Attention, form: Kv, words: str | None) -> None:
+def test_a_form_fits_or_it_is_said_why_not(kind: Attention, form: KvForm, words: str | None) -> None:
     why = misfit(kind, form)
     assert (why is None) if words is None else (why is not None and words in why)
 
 
 def test_only_a_model_that_looks_back_at_everything_can_be_given_a_window() -> None:
     assert unwindowed(Attention()) is None
-    assert unwindowed(Attention(window=True)) and unwindowed(Attention(latent=True))
+    assert all(unwindowed(kind) for kind in (Attention(window=True), Attention(latent=True), Attention(state=True)))
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,8 @@ def test_only_a_model_that_looks_back_at_everything_can_be_given_a_window() -> N
             "models.m.cache", "8 bits", id="kept prefixes",
         ),
         pytest.param({"kv_lora_rank": 4}, {"max_kv": "1k"}, {}, "models.m.max_kv", "MLA", id="a window"),
+        pytest.param({"model_type": "mamba2"}, {"kv": {"bits": 8}}, {}, "models.m.kv", "state", id="a state's bits"),
+        pytest.param({"model_type": "rwkv7"}, {"max_kv": "1k"}, {}, "models.m.max_kv", "state", id="its window"),
         pytest.param(
             {"head_dim": 64}, {"max_kv": "1k", "kv": {"bits": 8}}, {}, "models.m.max_kv", "quantized", id="both"
         ),
@@ -95,6 +98,6 @@ def test_what_fits_is_in_the_deployment(tmp_path: Path) -> None:
         "w": {"source": "./model", "max_kv": "1k"},
     }
     found = Site(tmp_path).deployment(models, cache=cache).models
-    assert (found["m"].kv, found["m"].cache.stored, found["m"].max_kv) == (Kv(8, 64, 4096), Kv(4, 32), None)
+    assert (found["m"].kv, found["m"].cache.stored, found["m"].max_kv) == (KvForm(8, 64, 4096), KvForm(4, 32), None)
     assert found["w"].max_kv == 1024
     assert found["w"].fingerprint != found["m"].fingerprint

@@ -146,7 +146,7 @@ def start(engine: Engine, folder: Path, *, trim: bool, **settings: Any) -> None:
 
 def wait_until_warm(engine: Engine) -> None:
     nonces = itertools.count(1000)
-    while not engine.pong(next(nonces)).prefix_bytes:
+    while not engine.pong(next(nonces)).gauges.prefix_bytes:
         pass
 
 

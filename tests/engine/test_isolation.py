@@ -30,7 +30,7 @@ def test_an_answer_that_cannot_be_read_fails_alone(tmp_path, at):
     assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Failed, Finished]
     assert drive.text(0) == drive.text(2) == "0123456789"
     assert len(fed) == at
-    assert drive.loop.pong(0).kv_bytes == 0
+    assert drive.loop.pong(0).gauges.kv_bytes == 0
 
 
 class Breaking:
@@ -70,7 +70,7 @@ def test_a_token_that_is_none_is_neither_said_nor_an_end(tmp_path, good, token, 
     assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Finished if whole else Failed, Finished]
     assert drive.text(1) == "abcabcabc"[: min(good, max_tokens)]
     assert drive.text(0) == drive.text(2) == "abcabcabcabcabc"
-    assert drive.loop.pong(0).kv_bytes == 0
+    assert drive.loop.pong(0).gauges.kv_bytes == 0
 
 
 @pytest.mark.parametrize("trim", [True, False], ids=["cut anywhere", "cut nowhere"])
@@ -109,7 +109,7 @@ def test_a_fault_fails_an_answer_that_is_alone_after_all_that_was_computed_befor
     assert [type(event) for event in drive.events(1) if isinstance(event, Finished | Failed)] == [Failed]
     assert drive.events(1)[-1].code == "engine_error"
     assert drive.text(2) == "fine"
-    assert (drive.scheduler.running, drive.loop.pong(0).kv_bytes) == (0, 0)
+    assert (drive.scheduler.running, drive.loop.pong(0).gauges.kv_bytes) == (0, 0)
 
 
 def test_a_fault_at_launch_with_several_answers_ends_the_engine_after_what_was_computed_before_it(tmp_path):
@@ -151,7 +151,7 @@ def test_an_answer_that_cannot_begin_fails_alone(tmp_path):
     assert [type(drive.events(id)[-1]) for id in range(3)] == [Finished, Failed, Finished]
     assert drive.started() == [0, 2]
     assert drive.text(0) == drive.text(2) == "fine and long"
-    assert (drive.scheduler.running, drive.loop.pong(0).kv_bytes) == (0, 0)
+    assert (drive.scheduler.running, drive.loop.pong(0).gauges.kv_bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("rows", [1, 4])

@@ -155,7 +155,7 @@ def test_over_the_budget_the_last_in_rank_is_recomputed_later(tmp_path):
     most = 0
     while not drive.loop.idle:
         drive.turn()
-        most = max(most, drive.loop.pong(0).kv_bytes)
+        most = max(most, drive.loop.pong(0).gauges.kv_bytes)
     again = [c for batch in drive.device.batches for c in batch.chunks if c.start == 0]
     assert [c.sequence for c in again] == [2, 1, 1]
     assert len(again[-1].tokens) > 29, "what it had generated is computed again"
@@ -388,10 +388,10 @@ def test_a_random_walk_keeps_every_promise(tmp_path: Path, seed: int):
         for _ in range(draw.randint(0, 30)):
             drive.turn()
             assert drive.scheduler.running <= rows
-            assert drive.loop.pong(0).kv_bytes <= tokens or drive.scheduler.running == 1
+            assert drive.loop.pong(0).gauges.kv_bytes <= tokens or drive.scheduler.running == 1
             assert drive.scheduler.prefixes.bytes <= prefix
     drive.finish()
-    assert (drive.scheduler.running, drive.scheduler.waiting, drive.loop.pong(0).kv_bytes) == (0, 0, 0)
+    assert (drive.scheduler.running, drive.scheduler.waiting, drive.loop.pong(0).gauges.kv_bytes) == (0, 0, 0)
     alone = Drive(tmp_path, rows=1, **ANSWERS)
     alone.turn(*(alone.arrival(id, "x", max_tokens=limit, seed=id) for id, limit in limits.items()))
     alone.finish()

@@ -63,7 +63,7 @@ def test_the_bytes_said_to_be_held_are_those_that_are_taken_and_planned_with(
         if turn % 4 != 3:
             continue
         held = sum(cache.nbytes for cache in caches() if id(cache) not in apart and not cache.empty())
-        assert loop.pong(0).kv_bytes == pytest.approx(held, rel=0.05), turn
+        assert loop.pong(0).gauges.kv_bytes == pytest.approx(held, rel=0.05), turn
         assert held <= 1.05 * scheduler.charged_tokens * info.kv_bytes_per_token, turn
         most, groups = max(most, held), max(groups, len({number for *_, number in backend._groups}))
     assert (groups > 1) == (pass_bytes < ONE_GROUP)

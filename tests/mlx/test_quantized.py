@@ -314,7 +314,9 @@ SLIDING = FAMILIES["gemma3, sliding window"] | {"head_dim": 32}
     [
         pytest.param(SLIDING, {"kv": KvForm(bits=8, group=32)}, "kv: .*RotatingKVCache cannot", id="sliding"),
         pytest.param(SLIDING, {"stored": KvForm(bits=8, group=32)}, "the cache policy's bits: ", id="kept ones"),
-        pytest.param(FAMILIES["mamba, state only"], {"kv": KvForm(bits=8)}, "ArraysCache cannot", id="a state"),
+        pytest.param(
+            FAMILIES["mamba, state only"], {"kv": KvForm(bits=8)}, "ArraysCache cannot", id="a packed state"
+        ),
         pytest.param(
             FAMILIES["llama, plain cache"], {"kv": KvForm(bits=8)}, "kv: ", id="a group that does not divide"
         ),
@@ -325,6 +327,7 @@ SLIDING = FAMILIES["gemma3, sliding window"] | {"head_dim": 32}
             id="attention of its own",
         ),
         pytest.param(SLIDING, {"max_kv": 64}, "max_kv: .*window", id="a window over windows"),
+        pytest.param(FAMILIES["mamba, state only"], {"max_kv": 64}, "max_kv: Arrays", id="a state in a window"),
         pytest.param(
             KINDS["plain"], {"max_kv": 64, "kv": KvForm(bits=8, group=32)}, "kv: ", id="a window in few bits"
         ),

@@ -121,9 +121,9 @@ async def cancel_at_random(site: Site, requests: int) -> None:
         [status] = supervisor.status()
         assert (status.leases, status.waiting) == (0, 0)
         async with supervisor.acquire(deployment.models["m"]) as lease, asyncio.timeout(60):
-            while (pong := await lease.handle.ping()).running or pong.waiting:
+            while (pong := await lease.handle.ping()).gauges.running or pong.gauges.waiting:
                 pass
-        assert pong.kv_bytes == 0
+        assert pong.gauges.kv_bytes == 0
         assert supervisor.counts["deaths", "m"] == 0
         assert await answer(supervisor, deployment) == "and on " * 40
 

@@ -63,7 +63,7 @@ async def test_what_a_file_wants_warm_is_computed_at_load_and_found_by_the_first
     async with site.supervisor() as supervisor:
         await supervisor.apply(deployment)
         async with supervisor.acquire(deployment.models["m"]) as lease:
-            while not (await lease.handle.ping()).prefix_bytes:
+            while not (await lease.handle.ping()).gauges.prefix_bytes:
                 pass
         messages = (Message(role="system", content=TEXT), Message(role="user", content="hello"))
         assert await cached(supervisor, deployment, messages) >= len(TEXT)

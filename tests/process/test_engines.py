@@ -187,7 +187,7 @@ async def test_leaving_early_frees_the_row(site, way):
         assert task.cancelled() == (way == "cancel")
         assert one(supervisor).leases == 0
         async with supervisor.acquire(deployment.models["m"]) as lease, asyncio.timeout(10):
-            while (await lease.handle.ping()).running:
+            while (await lease.handle.ping()).gauges.running:
                 pass
         assert await answer(supervisor, deployment, max_tokens=5)
 

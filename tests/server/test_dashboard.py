@@ -99,6 +99,10 @@ SHOWN: dict[str, tuple[dict[str, Any], str]] = {
     "a download of no known size": ({"models": [model(download={"phase": "x", "done": 1, "total": 0})]}, "cold x"),
     "drift": ({"models": [model(drift=["pinned by hand"])]}, "pinned by hand"),
     "what a process takes": ({"models": [model(taken=1 << 30)]}, "1.0 GiB taken"),
+    "what an engine holds": (
+        {"models": [model(gauges={"kv_bytes": 1 << 20, "prefix_bytes": 1 << 30})]},
+        "1.0 MiB of answers, 1.0 GiB of known prompts",
+    ),
     "a leaving engine": ({"models": [model(retired=True)]}, "leaving"),
     "a bad condition": (
         {"models": [model(conditions=[condition("Degraded", True, "Deaths", "died twice")])]},

@@ -5,6 +5,7 @@ import pytest
 
 from appliance.errors import WireError
 from appliance.vocab.event import Failed, Finished, Started, TextDelta, TokenLogprob, ToolCallDelta, TopToken, Usage
+from appliance.vocab.gauges import Gauges
 from appliance.vocab.request import Message, Sampling, TextPrompt, TokenPrompt, Tool
 from appliance.vocab.spec import ChatPrompt, EngineSettings, EngineSpec, ModelInfo, Submission
 from appliance.wire import frames
@@ -47,7 +48,7 @@ TO_SERVER = [
     ),
     frames.Counted(6, 1, (5,), "a"),
     frames.Counted(6, 0, failed=Failed("template_error", "x")),
-    frames.Pong(7, 1, 2, 3, 4, 5, 6),
+    frames.Pong(7, 1, Gauges(2, 3, 4, 5, 6)),
 ]
 BOTH = [
     pytest.param(TO_ENGINE, frames.engine_reader, id="to the engine"),

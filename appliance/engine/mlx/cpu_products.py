@@ -1,7 +1,7 @@
-"""Multiplies few rows with a weight part by part on the CPU backend.
+"""Multiplies few rows with a weight of few inputs part by part on the CPU backend.
 
-A BLAS copies a large matrix into another layout before it multiplies and wakes its threads: worth it for a prompt,
-while for the rows of a decode step the copy takes longer than the product. A part is too small for either.
+A BLAS copies a large matrix into another layout before it multiplies and wakes its threads: worth it for a prompt and
+for long rows, while for a few short ones the copy takes longer than the product. A part is too small for either.
 """
 
 import os
@@ -14,9 +14,13 @@ import mlx.nn as nn
 FEW_CORES = 3
 """With more, the threads are faster together all the same."""
 FEW_ROWS = 12
-_RESULTS, _PRODUCTS, _INPUTS = 1200, 1_000_000, 32
-"""Results and multiplications up to which OpenBLAS multiplies without copying (its `sgemm_small_kernel_permit` for
-Skylake, which many newer processors use too), and inputs from which on.
+_INPUTS = range(32, 257)
+"""With fewer OpenBLAS copies a part, too; with more its threads are the faster ones, by a twentieth of a token's time
+where each row has 576.
+"""
+_RESULTS = 1200
+"""Up to so many OpenBLAS multiplies without copying (its `sgemm_small_kernel_permit` for Skylake, which many newer
+processors use too).
 """
 _PARTS = range(16, 513)
 """Outputs of a part: fewer take too many calls, more are copied."""
@@ -55,10 +59,10 @@ def in_parts(x: mx.array, weight: mx.array) -> mx.array | None:
     """x (…, K) @ weight.T (K, N); None where that is better done at once."""
     outputs, inputs = weight.shape
     rows = x.size // inputs
-    short = inputs < max(_INPUTS, rows * _GATHERING if rows > 1 else 0)
-    if short or rows > FEW_ROWS or rows * weight.size <= _SMALL or weight.dtype != mx.float32:
+    fits = inputs in _INPUTS and rows <= FEW_ROWS and (rows <= 1 or inputs >= rows * _GATHERING)
+    if not fits or rows * weight.size <= _SMALL or weight.dtype != mx.float32:
         return None
-    most = max(1, min(_PARTS[-1], _RESULTS // rows, _PRODUCTS // (rows * inputs)))
+    most = max(1, min(_PARTS[-1], _RESULTS // rows))
     part = gcd(outputs, 1 << most.bit_length() - 1)
     if part not in _PARTS:
         return None

@@ -50,7 +50,8 @@ class KVStore:
         caches = mended(self._model, kv.fresh(self._model))
         if self._window is None:
             return caches
-        if not all(type(cache) in (KVCache, ArraysCache) for cache in caches):
+        found = {type(cache) for cache in caches}
+        if not found <= {KVCache, ArraysCache} or KVCache not in found:
             raise LoadFailed(f"max_kv: {kv.kinds(kv.leaves(caches))} cannot be given a window", permanent=True)
         return [RotatingKVCache(self._window) if type(cache) is KVCache else cache for cache in caches]
 
