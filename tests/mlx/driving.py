@@ -4,10 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
 from appliance.engine.adapter import Adapter
 from appliance.engine.backend import Batch, Chunk, Opening, Sampled, Snapshot
 from appliance.engine.constraint import Constraint
 from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.kv import KVSnapshot
 from appliance.engine.rules import NO_RULES, Rules
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import EngineSettings, EngineSpec
@@ -19,6 +23,11 @@ def backend(directory: Path, dtype: str = "auto") -> MlxBackend:
     built = MlxBackend()
     built.load(EngineSpec(backend="mlx", path=str(directory), dtype=dtype), SETTINGS, lambda phase, fraction: None)  # type: ignore[arg-type]
     return built
+
+
+def arrays(snapshot: KVSnapshot) -> list[mx.array]:
+    found = tree_flatten([cache.state for cache in snapshot.caches])
+    return [value for _, value in found if isinstance(value, mx.array)]
 
 
 @dataclass

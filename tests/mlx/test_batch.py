@@ -4,13 +4,15 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from appliance.engine.backend import Batch, Chunk, Opening, Snapshot
 from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.kv import KVSnapshot
 from appliance.engine.rules import NO_RULES, Dry, Rules
 from appliance.vocab.request import Sampling
-from tests.mlx.driving import Job, backend, run
+from tests.mlx.driving import Job, arrays, backend, run
 from tests.mlx.families import FAMILIES, VOCABULARY, make
 
 SAMPLINGS = [
@@ -126,6 +128,18 @@ def test_a_prompt_computed_from_a_snapshot_gives_the_same_tokens(checkpoint: Pat
         warm = Job(id, prompt, Sampling(temperature=0), snapshot=stored, computed=half)
         run(engine, [warm])
         assert warm.text == cold.text
+
+
+def test_a_snapshot_stays_what_it_is_whoever_goes_on_from_it(checkpoint: Path) -> None:
+    engine = backend(checkpoint)
+    prompt = prompts(1, seed=9)[0] * 3
+    (stored,) = prefill(engine, 1, prompt, len(prompt))
+    assert isinstance(stored, KVSnapshot)
+    before = [np.array(array) for array in arrays(stored)]
+    for id, length in ((2, len(prompt)), (3, max(len(prompt) - 3, stored.shortest))):
+        run(engine, [Job(id, [*prompt[:length], 7, 8, 9], SAMPLINGS[0], snapshot=stored, computed=length)])
+    assert before
+    assert all(np.array_equal(*pair) for pair in zip(before, arrays(stored), strict=True))
 
 
 def test_a_snapshot_is_cut_shorter_only_where_the_cache_allows_it(checkpoint: Path) -> None:

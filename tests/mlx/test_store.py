@@ -5,7 +5,6 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx.utils import tree_flatten
 
 from appliance.engine import disk_entry
 from appliance.engine.disk_entry import BrokenEntry
@@ -13,7 +12,7 @@ from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.kv import KVSnapshot
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import DiskSettings
-from tests.mlx.driving import Job, backend, run
+from tests.mlx.driving import Job, arrays, backend, run
 from tests.mlx.families import FAMILIES, make
 from tests.mlx.test_batch import prefill, prompts
 
@@ -31,11 +30,6 @@ def through_a_file(engine: MlxBackend, folder: Path, snapshot: KVSnapshot) -> KV
     entry = disk_entry.write(folder / "key", "", tuple(range(snapshot.length)), snapshot.shortest, frozen)
     disk_entry.verify(entry.folder)
     return engine.freezer().thaw(entry.arrays, disk_entry.read(entry.folder).layout, entry.length)
-
-
-def arrays(snapshot: KVSnapshot) -> list[mx.array]:
-    found = tree_flatten([cache.state for cache in snapshot.caches])
-    return [value for _, value in found if isinstance(value, mx.array)]
 
 
 def test_a_snapshot_from_a_file_is_the_one_that_was_written(checkpoint: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ and, for those that can be batched, `merge`.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -182,18 +182,22 @@ def snapshot(caches: Caches, computed: int, length: int) -> KVSnapshot | None:
 
 
 def restore(stored: KVSnapshot, length: int) -> Caches:
-    """Caches of their own that hold the first `length` tokens of a snapshot."""
-    return [_copy(cache, stored.length - length) for cache in stored.caches]
+    """Caches of their own that hold the first `length` tokens of a snapshot. A plain one has no room beyond them: it
+    copies them when it grows by the first token that is added, so what it begins with needs no copy.
+    """
+    return [_copy(cache, stored.length - length, lambda part: part) for cache in stored.caches]
 
 
-def _copy(cache: Any, drop: int) -> Any:
-    """A copy without the last `drop` tokens. Slices of a plain cache leave out its room to grow."""
+def _copy(cache: Any, drop: int, own: Callable[[mx.array], mx.array] = mx.contiguous) -> Any:
+    """A copy without the last `drop` tokens. Slices of a plain cache leave out its room to grow; `own` makes arrays
+    of them that hold nothing else.
+    """
     if type(cache) is KVCache:
         kept = KVCache()
         if cache.offset > drop:
             kept.offset = cache.offset - drop
-            kept.keys = mx.contiguous(cache.keys[..., : kept.offset, :])
-            kept.values = mx.contiguous(cache.values[..., : kept.offset, :])
+            kept.keys = own(cache.keys[..., : kept.offset, :])
+            kept.values = own(cache.values[..., : kept.offset, :])
         return kept
     if isinstance(cache, QuantizedRow):
         return cache.copy(drop)
