@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from appliance.engine.prefix_cache import common_prefix
+from appliance.engine.radix import common_prefix
 from appliance.errors import TemplateFailed
 from appliance.vocab.request import Message, Tool
 from appliance.vocab.spec import ChatPrompt

@@ -14,7 +14,8 @@ from appliance import log
 from appliance.engine.backend import Freezer, Snapshot
 from appliance.engine.disk_entry import BrokenEntry, Entry
 from appliance.engine.disk_worker import DiskWorker, Found, News, Verified, Written
-from appliance.engine.prefix_cache import PINNED, PrefixCache, Tokens, common_prefix
+from appliance.engine.prefix_cache import PINNED, PrefixCache
+from appliance.engine.radix import Tokens, common_prefix
 from appliance.engine.sequence import Sequence
 from appliance.vocab.spec import DiskSettings
 

@@ -18,7 +18,6 @@ from appliance.engine.adapter import Adapters
 from appliance.engine.backend import Backend
 from appliance.engine.constraint import Grammars
 from appliance.engine.disk_tier import DiskTier
-from appliance.engine.grouping import Experts
 from appliance.engine.inbox import Arrival, Farewell, Inbox
 from appliance.engine.link import Link
 from appliance.engine.loop import Loop
@@ -26,6 +25,7 @@ from appliance.engine.outbox import Outbox
 from appliance.engine.prefix_cache import PrefixCache
 from appliance.engine.preparation import run_preparation
 from appliance.engine.prepare import Preparer
+from appliance.engine.room import Room
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.speculation import Speculation
 from appliance.engine.warming import Warmer
@@ -91,11 +91,8 @@ def _serve(link: Link, hello: Hello) -> NoReturn:
         info.kv_bytes_per_token,
         PrefixCache(hello.settings.prefix_bytes, tier),
         Speculation(hello.spec.speculative, able=info.trims),
-        padded=info.padded,
+        room=Room.of(info),
         trims=info.trims,
-        pass_bytes=info.pass_bytes,
-        experts=Experts(info.expert_bytes, info.expert_share),
-        value_bits=32 if info.dtype == "float32" else 16,
     )
     grammars = Grammars(tokenizer.tokenizer_json, info.vocab_size, tokenizer.eos_ids)
     adapters = Adapters({} if hello.spec.tokenizer_only else backend.targets())

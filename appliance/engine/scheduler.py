@@ -12,9 +12,8 @@ from operator import attrgetter
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
 from appliance.engine.fairness import Shares
-from appliance.engine.grouping import NO_EXPERTS, Costs, Experts, Groups
-from appliance.engine.ledger import form_of, tokens_of
 from appliance.engine.prefix_cache import NO_MATCH, Match, PrefixCache
+from appliance.engine.room import Room
 from appliance.engine.sequence import Sequence
 from appliance.engine.sharing import awaits_leader, finds_leader
 from appliance.engine.speculation import Speculation
@@ -28,9 +27,6 @@ FUSED_TOKENS = 48
 """The rest of a prompt that comes in one pass with its first token. With a longer one the weights that a pass more
 reads cost little, and who comes meanwhile would wait.
 """
-
-ONE_GROUP = 1 << 62
-"""Bytes that no padding outweighs."""
 
 _rank = attrgetter("rank")
 
@@ -70,44 +66,30 @@ class Scheduler:
         prefixes: PrefixCache,
         speculation: Speculation | None = None,
         *,
-        padded: bool = False,
+        room: Room | None = None,
         trims: bool = False,
-        pass_bytes: int = ONE_GROUP,
-        experts: Experts = NO_EXPERTS,
-        value_bits: int = 32,
     ) -> None:
-        """`padded`: rows that decode together take a rectangle. `trims`: a snapshot can be of less than was computed.
-        `pass_bytes` is what each pass reads beside keys and values, `experts` are of which each row chooses some,
-        `value_bits` those of a number in an exact key or value.
-        """
-        self._padded = padded
+        """Without a `room`, rows take what they hold. `trims`: a snapshot can be of less than was computed."""
+        self._room = room or Room()
         self._trims = trims
-        self._pass_bytes, self._experts = pass_bytes, experts
         self.prefixes = prefixes
         self.speculation = speculation or Speculation(None, able=False)
-        self._token_bytes = max(kv_bytes_per_token, 1)
-        self._value_bits = value_bits
-        self._form = form_of(settings.kv, value_bits)
         self._sequences: dict[int, Sequence] = {}
         self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
         self._pace = Pace()
-        self._groups = Groups()
         self._shares = Shares()
         self.held = False
         """Whether nothing new may run, until all that runs has ended."""
-        self.configure(settings)
+        self.configure(settings, kv_bytes_per_token)
 
     def configure(self, settings: EngineSettings, token_bytes: int | None = None) -> None:
         """Live settings; rows over a smaller budget go one step later. `token_bytes`: of another KV store."""
         self.settings = settings
-        if token_bytes is not None:
-            self._token_bytes, self._form = max(token_bytes, 1), form_of(settings.kv, self._value_bits)
-        self._groups.costs = Costs(self._pass_bytes, self._token_bytes, self._experts)
+        self._room.configure(settings, token_bytes)
         self._rows = max(settings.concurrency, 1)
-        self._tokens = settings.kv_bytes // self._token_bytes
         self._stall_seconds = settings.stall_target
-        self.context = min(settings.context, self._tokens)
+        self.context = min(settings.context, self._room.tokens)
         """Tokens one sequence may have at most: what is allowed, and what fits the budget when it is alone."""
         self.prefixes.resize(settings.prefix_bytes)
 
@@ -122,7 +104,7 @@ class Scheduler:
     @property
     def charged_tokens(self) -> int:
         """What the running sequences take of the budget."""
-        return self._charge(self._running)
+        return self._room.charge(self._running)
 
     def submit(self, sequence: Sequence) -> None:
         assert sequence.id not in self._sequences
@@ -149,7 +131,7 @@ class Scheduler:
         for sequence in started:
             sequence.started = True
         decode, drafts = self._decode_rows()
-        groups = self._grouped(decode)
+        groups = self._room.groups(self._sequences[id] for id in decode)
         held = self._held()
         chunks = self._chunks(self._pace.budget(self._stall_seconds, bool(decode)))
         for sequence in held:
@@ -205,7 +187,7 @@ class Scheduler:
     def _make_room(self) -> tuple[int, ...]:
         """Preempt the last in rank until each row left can grow by a token; else one that makes way. Their ids."""
         closed: list[int] = []
-        while len(self._running) > 1 and not self._have_room(self._running):
+        while len(self._running) > 1 and not self._room.fits(self._running):
             closed.append(self._preempt(max(self._running, key=_rank)))
         if not closed and (last := self._makes_way()) is not None:
             closed.append(self._preempt(last))
@@ -231,20 +213,6 @@ class Scheduler:
             return None
         return None if len(self._running) < self._rows and self._fits(first) else last
 
-    def _have_room(self, sequences: Iterable[Sequence], spare: int = 0) -> bool:
-        """Whether these fit, were they all to decode now."""
-        sequences = tuple(sequences)
-        room = self._tokens - spare
-        # Groups never take more than one rectangle of all, which is told more quickly.
-        most = tokens_of([self._length(sequence) for sequence in sequences], padded=self._padded)
-        return most <= room or self._charge(sequences) <= room
-
-    def _charge(self, sequences: Iterable[Sequence]) -> int:
-        """Tokens of the budget that these take when they all decode."""
-        if self._padded:
-            return self._groups.room(self._by_adapter(sequences))
-        return sum(map(self._length, sequences))
-
     # ---- admission
     def _admit(self) -> tuple[Opening, ...]:
         opened: list[Opening] = []
@@ -266,7 +234,7 @@ class Scheduler:
         """Whether it may run now; one alone always may."""
         if not self._running:
             return True
-        return self._have_room((*self._running, sequence), GROWTH_TOKENS * len(self._running))
+        return self._room.fits((*self._running, sequence), GROWTH_TOKENS * len(self._running))
 
     def _match(self, sequence: Sequence) -> Match:
         """What is kept of it. Where that is rounded, one that was given up goes on from no more than it began with:
@@ -345,12 +313,6 @@ class Scheduler:
         rest = chunk.last and chunk.start > 0 and 0 < len(chunk.tokens) <= FUSED_TOKENS
         return self._decoding((sequence,)) if rest and len(sequence.known) < sequence.limit else ()
 
-    def _grouped(self, decode: tuple[int, ...]) -> tuple[int, ...]:
-        if not self._padded or not decode:
-            return ()
-        numbers = self._groups.place(self._by_adapter(self._sequences[id] for id in decode))
-        return tuple(numbers[id] for id in decode)
-
     def _held(self) -> list[Sequence]:
         """Sequences whose prompt is read and that have said nothing yet."""
         return [s for s in self._running if s.decodes and not s.speaks]
@@ -381,15 +343,3 @@ class Scheduler:
                 sequence.taking.append(length)
                 wanted.append((sequence.id, length))
         return tuple(wanted)
-
-    def _by_adapter(self, sequences: Iterable[Sequence]) -> dict[str, dict[int, int]]:
-        """Lengths by id. Rows with different adapters never decode together."""
-        lengths: dict[str, dict[int, int]] = {}
-        for sequence in sequences:
-            name = sequence.adapter.name if sequence.adapter is not None else ""
-            lengths.setdefault(name, {})[sequence.id] = self._length(sequence)
-        return lengths
-
-    def _length(self, sequence: Sequence) -> int:
-        """What it is charged when it has one more token."""
-        return self._form.charge(min(sequence.held_tokens + 1, sequence.limit))

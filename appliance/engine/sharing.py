@@ -3,7 +3,8 @@
 from bisect import insort
 from collections.abc import Collection
 
-from appliance.engine.prefix_cache import PINNED, common_prefix
+from appliance.engine.prefix_cache import PINNED
+from appliance.engine.radix import common_prefix
 from appliance.engine.sequence import Sequence
 
 SHARE_TOKENS = 32

@@ -25,7 +25,7 @@ from appliance.vocab.event import Finished
 from appliance.vocab.request import Sampling, TokenPrompt
 from appliance.vocab.spec import Submission
 from tests.bench import models, report
-from tests.bench.process import Noise, own_cpu_seconds, wait_quiet
+from tests.bench.process import Noise, cpu_seconds, wait_quiet
 from tests.bench.stats import interval, markdown
 from tests.process.site import Site
 
@@ -76,7 +76,7 @@ async def measure(directory: Path, model: Path, rounds: int, patience: float) ->
             prompt = [drawn.randrange(100, 40_000) for _ in range(TOKENS)]
             await ask(supervisor, deployment, prompt[:TAIL])  # load, and compute something
             await asyncio.to_thread(wait_quiet, patience)
-            noise = Noise(own_cpu_seconds)
+            noise = Noise(lambda: cpu_seconds(os.getpid()))
             cold, _ = await ask(supervisor, deployment, [*prompt[TAIL:], *prompt[:TAIL]])
             supervisor.unload("m")
             await ask(supervisor, deployment, prompt[:TAIL])

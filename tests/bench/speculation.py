@@ -22,7 +22,7 @@ from appliance.vocab.event import Finished, TextDelta
 from appliance.vocab.request import Message, Sampling
 from appliance.vocab.spec import ChatPrompt, Submission
 from tests.bench import models, report
-from tests.bench.process import Noise, own_cpu_seconds, wait_quiet
+from tests.bench.process import Noise, cpu_seconds, wait_quiet
 from tests.bench.stats import interval, markdown
 from tests.process.site import Site
 
@@ -103,7 +103,7 @@ async def measure(directory: Path, model: Path, depth: int, rounds: int, patienc
             }
             for task, text in tasks.items():
                 await asyncio.to_thread(wait_quiet, patience)
-                noise = Noise(own_cpu_seconds)
+                noise = Noise(lambda: cpu_seconds(os.getpid()))
                 order = ("plain", "guessing") if round % 2 else ("guessing", "plain")
                 got = {name: await ask(supervisor, deployment, name, text, TOKENS[task]) for name in order}
                 samples.append(Sample(task, got["plain"], got["guessing"], noise.cores()))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from appliance.engine.prefix_cache import PINNED, PrefixCache, common_prefix, reason
+from appliance.engine.prefix_cache import PINNED, PrefixCache, reason
+from appliance.engine.radix import common_prefix
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from appliance.engine.backend import Batch, Sampled
 from appliance.engine.constraint import Constraint
 from appliance.engine.inbox import Arrival, Cancellation
 from appliance.engine.loop import Loop
-from appliance.engine.mlx.backend import MlxBackend, MlxStep
+from appliance.engine.mlx.backend import MlxBackend
+from appliance.engine.mlx.step import MlxStep
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
+from appliance.engine.room import Room
 from appliance.engine.rules import NO_RULES, Rules
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.sequence import Sequence
@@ -85,9 +87,8 @@ class Device:
             self.info.kv_bytes_per_token,
             PrefixCache(prefix_bytes) if prefixes is None else prefixes,
             speculation,
-            padded=self.info.padded,
+            room=Room.of(self.info),
             trims=self.info.trims,
-            pass_bytes=self.info.weight_bytes,
         )
         loop = Loop(self.backend, scheduler, frames.append)
         for turn in range(10_000):

@@ -21,7 +21,8 @@ from appliance.engine.mlx.quantized import QuantizedRectangle, QuantizedRow
 from appliance.engine.mlx.rows import SampleRow
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
-from appliance.engine.scheduler import ONE_GROUP, Scheduler
+from appliance.engine.room import ONE_GROUP, Room
+from appliance.engine.scheduler import Scheduler
 from appliance.engine.sequence import Sequence
 from appliance.vocab.request import Sampling
 from appliance.vocab.spec import EngineSettings, EngineSpec, KvForm
@@ -53,7 +54,8 @@ def test_the_bytes_said_to_be_held_are_those_that_are_taken_and_planned_with(
     info, tokenizer = backend.load(
         EngineSpec(backend="mlx", path=str(make(tmp_path / "m", config))), settings, lambda *at: None
     )
-    scheduler = Scheduler(settings, info.kv_bytes_per_token, PrefixCache(0), padded=True, pass_bytes=pass_bytes)
+    room = Room(padded=True, pass_bytes=pass_bytes)
+    scheduler = Scheduler(settings, info.kv_bytes_per_token, PrefixCache(0), room=room)
     loop = Loop(backend, scheduler, lambda events: None)
     prompts = {0: (1, 2), 6: (3,), 12: (4, 5, 6)}
     drawn, most, groups = random.Random(1), 0, 0
@@ -65,7 +67,7 @@ def test_the_bytes_said_to_be_held_are_those_that_are_taken_and_planned_with(
         held = sum(cache.nbytes for cache in caches() if id(cache) not in apart and not cache.empty())
         assert loop.pong(0).gauges.kv_bytes == pytest.approx(held, rel=0.05), turn
         assert held <= 1.05 * scheduler.charged_tokens * info.kv_bytes_per_token, turn
-        most, groups = max(most, held), max(groups, len({number for *_, number in backend._groups}))
+        most, groups = max(most, held), max(groups, len({number for *_, number in backend._decodings._there}))
     assert (groups > 1) == (pass_bytes < ONE_GROUP)
     assert most > 4 * info.kv_bytes_per_token * 40
 

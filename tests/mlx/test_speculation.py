@@ -13,8 +13,8 @@ from msgspec import structs
 
 from appliance.engine.backend import Batch, Chunk, Draft, Opening, StepResult
 from appliance.engine.constraint import NO_GRAMMAR, Grammars
-from appliance.engine.mlx.backend import MlxStep
 from appliance.engine.mlx.batch import NARROW_AT, Decoding, Row
+from appliance.engine.mlx.step import MlxStep
 from appliance.engine.mlx.verify import Verification
 from appliance.engine.rules import NO_RULES, Dry, Rules
 from appliance.errors import LoadFailed

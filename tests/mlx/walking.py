@@ -22,6 +22,7 @@ from appliance.engine.mlx.backend import MlxBackend
 from appliance.engine.mlx.sampler import Choice, Sampler
 from appliance.engine.pipeline import Limits, Pipeline
 from appliance.engine.prefix_cache import PrefixCache
+from appliance.engine.room import Room
 from appliance.engine.rules import NO_RULES, Dry, Rules
 from appliance.engine.scheduler import Scheduler
 from appliance.engine.sequence import Sequence as Generation
@@ -146,9 +147,8 @@ class Engine:
             self.info.kv_bytes_per_token,
             PrefixCache(self.ground.prefix_bytes, tier),
             Speculation(self.ground.speculative, self.info.trims),
-            padded=self.info.padded,
+            room=Room.of(self.info),
             trims=self.info.trims,
-            pass_bytes=self.info.weight_bytes,
         )
         loop = Loop(self.backend, scheduler, frames.append, tier)
         if disk is not None:

@@ -74,9 +74,10 @@ async def test_keys_at_saturation_get_equal_shares(tmp_path: Path, keys: int, ea
             asyncio.TaskGroup() as group,
         ):
             gates = [group.create_task(GATE.ask(client)) for _ in range(ROWS)]
-            await asyncio.to_thread(up.until, "appliance_generations_running", ROWS)
+            # A row is taken, and somebody waits, only once the engine says so.
+            await asyncio.to_thread(up.until, 'appliance_model_rows_running{model="long"}', ROWS)
             asking = [group.create_task(one.ask(client)) for one in tenants for _ in range(each * 5 // 2)]
-            await asyncio.to_thread(up.until, "appliance_generations_running", ROWS + len(asking))
+            await asyncio.to_thread(up.until, 'appliance_model_rows_waiting{model="long"}', len(asking))
             for gate in gates:
                 gate.cancel()
             for answered in islice(asyncio.as_completed(asking), keys * each):

@@ -1,48 +1,36 @@
 """The Backend on MLX: one row per sequence, prompt chunks one by one, decode rows in one batch."""
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
 
 from appliance import log
 from appliance.engine.adapter import Targets
-from appliance.engine.backend import Batch, Chunk, Draft, Opening, Sampled, Snapshot, StepResult
+from appliance.engine.backend import Batch, Chunk, Draft, Opening, Snapshot
 from appliance.engine.drafting import OPEN
 from appliance.engine.mlx import cpu, kv
 from appliance.engine.mlx.adapters import Adapters
 from appliance.engine.mlx.batch import Decoding, Row
+from appliance.engine.mlx.decodings import Decodings, alike
 from appliance.engine.mlx.draft_model import load_draft_model
 from appliance.engine.mlx.experts import experts
 from appliance.engine.mlx.head import Head
 from appliance.engine.mlx.kv_store import KVStore
 from appliance.engine.mlx.load import Loaded, Progress, load, on_cpu, without_compile_where_it_fails
 from appliance.engine.mlx.masking import MaskWorkshop
-from appliance.engine.mlx.prefill import Piece, compute, parted, prefill
+from appliance.engine.mlx.prefill import Piece, parted, prefill
 from appliance.engine.mlx.probe import refuses_batches
 from appliance.engine.mlx.prompt import PromptTokenizer
 from appliance.engine.mlx.quirks import why_alone
 from appliance.engine.mlx.reading import bare, context_of
 from appliance.engine.mlx.rows import SampleRow
-from appliance.engine.mlx.sampler import Choice
+from appliance.engine.mlx.step import Decoded, MlxStep, device
 from appliance.engine.mlx.store import KVFreezer
-from appliance.engine.mlx.verify import Verification
 from appliance.engine.speed import NOTHING_READ, Reading, pairs
-from appliance.errors import EngineFault
 from appliance.vocab.spec import EngineSettings, EngineSpec, ModelInfo
-
-
-@contextmanager
-def _device() -> Iterator[None]:
-    """What MLX raises at work, whether for want of memory or for a kernel, is a failure of the device."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        raise EngineFault(f"the device failed: {error}") from error
 
 
 class MlxBackend:
@@ -73,8 +61,11 @@ class MlxBackend:
         self._adapters = Adapters(loaded.model)
         self._head = Head(loaded.model, self._vocabulary)
         self._adapters.keep(settings.adapters)
-        self._groups: dict[Group, Decoding] = {}
-        self._alone: dict[int, Decoding] = {}
+        self._decodings = Decodings(
+            lambda adapter: Decoding(self._adapters.forward(adapter), self._vocabulary, self._workshop),
+            self._store,
+            shared=self._batching is not kv.Batching.NONE,
+        )
         self._last: MlxStep | None = None
         self._draft_model = load_draft_model(spec, tokenizer, self._vocabulary, self._workshop, progress)
         self.configure(settings)
@@ -106,7 +97,7 @@ class MlxBackend:
     def held_bytes(self) -> int:
         """See Backend: of every cache there is, each counted once."""
         lists = [row.caches or [] for row in self._rows.values()]
-        lists += [decoding.caches for decoding in (*self._groups.values(), *self._alone.values())]
+        lists += self._decodings.caches
         if self._draft_model is not None:
             lists.append(self._draft_model.caches)
         return kv.nbytes(list({id(cache): cache for caches in lists for cache in caches}.values()))
@@ -115,7 +106,7 @@ class MlxBackend:
         """What writes down the snapshots of this model."""
         return self._freezer
 
-    @_device()
+    @device()
     def open(self, opening: Opening) -> None:
         """Own caches, filled from the snapshot where there is one."""
         sample = SampleRow(
@@ -137,16 +128,16 @@ class MlxBackend:
         """The name of its adapter, which is there from now on."""
         return "" if opening.adapter is None else self._adapters.open(opening.adapter)
 
-    @_device()
-    def launch(self, batch: Batch) -> "MlxStep":
+    @device()
+    def launch(self, batch: Batch) -> MlxStep:
         """Decode rows first, so that running streams wait for no chunk of this step."""
         rows = [self._rows[id] for id in batch.decode]
         self._unready: set[int] = set()
         if (chunk := batch.fused) is not None:
             decoded, chunks = self._read_and_answer(rows[0], chunk), []
         else:
-            self._place(rows, batch.groups)
-            if batch.drafts and all(self._decoding(row).rolls_back(row) for row in rows):
+            self._decodings.place(rows, batch.groups)
+            if batch.drafts and all(self._decodings.of(row).rolls_back(row) for row in rows):
                 decoded = self._verify(rows, batch.drafts, batch.guess_seconds)
             else:
                 decoded = self._decode(rows)
@@ -157,11 +148,11 @@ class MlxBackend:
         self._last = MlxStep(decoded, chunks, work, before, frozenset(self._unready), fused=chunk is not None)
         return self._last
 
-    @_device()
+    @device()
     def snapshot(self, sequence: int, length: int) -> Snapshot | None:
         """Lazy: the copy is made with the step launched last, whose chunk it may need."""
         row = self._rows[sequence]
-        stored = self._decoding(row).snapshot(row, length)
+        stored = self._decodings.of(row).snapshot(row, length)
         if stored is not None:
             stored = self._store.keep(stored, row.packed)
         if stored is not None:
@@ -174,63 +165,37 @@ class MlxBackend:
         """Unknown sequences are ignored."""
         row = self._rows.pop(sequence, None)
         if row is not None:
-            self._decoding(row).drop(row)
-            self._alone.pop(sequence, None)
-            self._forget_empty()
+            self._decodings.drop(row)
             self._adapters.close(row.adapter)
             if self._draft_model is not None:
                 self._draft_model.forget(sequence)
 
-    def _read_and_answer(self, row: Row, chunk: Chunk) -> "list[Decoded]":
+    def _read_and_answer(self, row: Row, chunk: Chunk) -> list[Decoded]:
         """The rest of a prompt and the first token behind it, in one pass where all of it is held in one form."""
-        self._place([row], ())
+        self._decodings.place([row], ())
         exact = None if row.packed else self._store.exact_tokens(row.computed)
         if row.scores is not None or (exact is not None and exact <= len(chunk.tokens)):
             self._prefill((chunk,))
-            self._place([row], ())
+            self._decodings.place([row], ())
             return self._decode([row])
         with self._head.last_only():
-            return [Decoded(*self._decoding(row).begin(row, chunk.tokens))]
+            return [Decoded(*self._decodings.of(row).begin(row, chunk.tokens))]
 
     def _prefill(self, chunks: Sequence[Chunk]) -> list[object]:
         return [
             state
             for pieces in self._parted(chunks)
-            for alike in _groups(row for row, _ in pieces)
+            for rows in alike(row for row, _ in pieces)
             for state in prefill(
-                self._adapters.forward(alike[0].adapter),
-                [piece for piece in pieces if piece[0] in alike],
+                self._adapters.forward(rows[0].adapter),
+                [piece for piece in pieces if piece[0] in rows],
                 self._batching,
             )
         ]
 
-    def _decode(self, rows: list[Row]) -> "list[Decoded]":
-        if not rows:
-            return []
-        return [Decoded(*self._decoding(alike[0]).step(alike)) for alike in self._together(rows)]
-
-    def _together(self, rows: Iterable[Row]) -> list[list[Row]]:
-        """Those that share a pass."""
-        return [[row] for row in rows] if self._batching is kv.Batching.NONE else _groups(rows)
-
-    def _place(self, rows: list[Row], numbers: Sequence[int]) -> None:
-        """Have rows in the groups they belong to from now on; those that have become long enough are packed."""
-        if self._store.packs_later:  # what was guessed right decides how long rows are
-            for decoding in {self._decoding(row) for row in rows if not row.packed}:
-                decoding.settle()
-        leaving: dict[Decoding, list[Row]] = {}
-        placed = list(zip(rows, numbers or [row.group for row in rows], strict=True))
-        for row, number in placed:
-            if number != row.group or self._packs(row):
-                leaving.setdefault(self._decoding(row), []).append(row)
-        for decoding, gone in leaving.items():
-            decoding.release(gone)
-        for row, number in placed:
-            row.group = number
-            if self._packs(row):
-                self._pack(row)
-        if leaving:
-            self._forget_empty()
+    def _decode(self, rows: list[Row]) -> list[Decoded]:
+        together = self._decodings.together(rows)
+        return [Decoded(*self._decodings.of(rows[0]).step(rows)) for rows in together]
 
     def _parted(self, chunks: Sequence[Chunk]) -> Iterator[list[Piece]]:
         """Up to where rows are packed, then the rest: what is yielded is launched before the next is asked for."""
@@ -240,31 +205,20 @@ class MlxBackend:
             now: list[Piece] = []
             later: list[Piece] = []
             for row, chunk in left:
-                if self._packs(row):
-                    self._pack(row)
+                self._decodings.pack(row)
                 first, rest = parted(chunk, None if row.packed else self._store.exact_tokens(row.computed))
                 now.append((row, first))
                 later += [(row, rest)] if rest is not None else []
             yield now
             left = later
 
-    def _packs(self, row: Row) -> bool:
-        return not row.packed and self._store.packs(row.computed)
-
-    def _pack(self, row: Row) -> None:
-        row.caches, row.packed = self._store.pack(row.caches or []), True
-
-    def _forget_empty(self) -> None:
-        for group in [group for group, decoding in self._groups.items() if decoding.empty]:
-            del self._groups[group]
-
-    def _verify(self, rows: list[Row], drafts: Sequence[Draft], seconds: float) -> "list[Decoded]":
+    def _verify(self, rows: list[Row], drafts: Sequence[Draft], seconds: float) -> list[Decoded]:
         if self._draft_model is not None:
             self._draft_model.begin(seconds)
         filled = {self._rows[draft.sequence]: self._filled(self._rows[draft.sequence], draft) for draft in drafts}
         return [
-            Decoded(*self._decoding(alike[0]).verify([(row, filled[row]) for row in alike]))
-            for alike in self._together(filled)
+            Decoded(*self._decodings.of(rows[0]).verify([(row, filled[row]) for row in rows]))
+            for rows in self._decodings.together(filled)
         ]
 
     def _filled(self, row: Row, draft: Draft) -> Draft:
@@ -278,17 +232,6 @@ class MlxBackend:
         if (matcher := row.sample.matcher) is not None and draft.tokens:
             draft = replace(draft, tokens=draft.tokens[: matcher.allowed(draft.tokens)])
         return draft
-
-    def _decoding(self, row: Row) -> Decoding:
-        together = self._batching is not kv.Batching.NONE
-        found = self._groups.get(_group(row)) if together else self._alone.get(row.id)
-        if found is None:
-            found = Decoding(self._adapters.forward(row.adapter), self._vocabulary, self._workshop)
-            if together:
-                self._groups[_group(row)] = found
-            else:
-                self._alone[row.id] = found
-        return found
 
     def _how_batched(self, caches: kv.Caches) -> tuple[kv.Batching, str]:
         """What these caches and the model's own code allow, and why no more."""
@@ -329,150 +272,3 @@ class MlxBackend:
             expert_bytes=expert_bytes,
             expert_share=expert_share,
         )
-
-
-Group = tuple[str, bool, int]
-"""Rows share a batch only if adapter, form of keys and values, and the scheduler's group are the same."""
-
-
-def _group(row: Row) -> Group:
-    return row.adapter, row.packed, row.group
-
-
-def _groups(rows: Iterable[Row]) -> list[list[Row]]:
-    apart: dict[Group, list[Row]] = {}
-    for row in rows:
-        apart.setdefault(_group(row), []).append(row)
-    return list(apart.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """One decode batch on its way."""
-
-    rows: Sequence[Row]
-    choice: Choice | Verification
-
-    def further(self) -> dict[int, tuple[Sampled, ...]]:
-        """After its tokens were read: those after each row's first."""
-        if isinstance(self.choice, Choice):
-            return {}
-        return dict(zip((row.id for row in self.rows), self.choice.further(), strict=True))
-
-
-class MlxStep:
-    """A launched batch: its tokens are waited for; chunks beside them run while those are sent, and are timed.
-
-    A GPU takes work at once, so it begins at launch. The CPU backend queues few operations: there, handing
-    work over takes as long as the work. So on a CPU decoding begins when the tokens before it are sent, and chunks
-    beside it with the next step, when its own tokens are.
-    """
-
-    def __init__(
-        self,
-        decoded: list[Decoded],
-        chunks: list[object],
-        work: Reading,
-        before: "MlxStep | None",
-        unready: frozenset[int],
-        fused: bool,
-    ) -> None:
-        """`fused`: what it read of a prompt comes in one pass with what it decodes; neither is timed, since it tells
-        nothing of chunks or of rows alone.
-        """
-        self._decoded = decoded
-        self._chunks = chunks
-        self._work = work
-        self._unready = unready
-        self._fused = fused
-        self._before = before
-        self._free_since = self._decodes_since = time.perf_counter()
-        self._prefilled = NOTHING_READ
-        self._failure: RuntimeError | MemoryError | None = None
-        self._along: list[object] | None = []  # None once handed over
-        self.waited = False
-        if not on_cpu():
-            self._decode()
-            compute(self._chunks)
-
-    def begin(self) -> None:
-        """Start computing, where launching did not."""
-        if on_cpu():
-            try:
-                if self._before is not None:
-                    self._before.finish()
-                self._decodes_since = time.perf_counter()
-                self._decode()
-            except (RuntimeError, MemoryError) as error:
-                self._failure = error
-
-    def take_along(self, state: list[object]) -> bool:
-        """Compute this with the chunks, unless there are none to wait for or it is too late for that."""
-        if self._along is None or not self._work.tokens:
-            return False
-        self._along.append(state)
-        return True
-
-    def wait(self) -> StepResult:
-        """Raises EngineFault if the device failed: then this step leaves nothing to the next one."""
-        try:
-            with _device():
-                return self._wait()
-        except EngineFault:
-            self._chunks, self._along = [], None
-            raise
-        finally:
-            self._before, self.waited = None, True
-
-    def _wait(self) -> StepResult:
-        if self._failure is not None:
-            raise self._failure
-        earlier = self._before.finish() if self._before is not None else NOTHING_READ
-        if self._before is not None and not on_cpu():
-            self._free_since = self._decodes_since = max(self._free_since, self._before._free_since)
-        sampled = self._sampled()
-        decode_seconds = self._free_since - self._decodes_since if sampled and not self._fused else 0.0
-        own = NOTHING_READ if self._decoded else self.finish()
-        further = {id: more for decoded in self._decoded for id, more in decoded.further().items()}
-        return StepResult(sampled, earlier + own, self._failed(), further, decode_seconds, self._unready)
-
-    def finish(self) -> Reading:
-        """Compute the chunks to their end: what they were, and the seconds the device took for them."""
-        if self._along is not None:
-            started = time.perf_counter() if on_cpu() else self._free_since
-            compute(self._chunks)
-            mx.eval(self._chunks, self._along)
-            if self._chunks and self._work.tokens:
-                self._free_since = time.perf_counter()
-                self._prefilled = replace(self._work, seconds=self._free_since - started)
-            self._chunks, self._along = [], None
-        return self._prefilled
-
-    def _decode(self) -> None:
-        for decoded in self._decoded:
-            mx.async_eval(decoded.choice.arrays())
-
-    def _failed(self) -> dict[int, str]:
-        return {
-            decoded.rows[place].id: reason
-            for decoded in self._decoded
-            for place, reason in decoded.choice.errors().items()
-        }
-
-    def _sampled(self) -> dict[int, Sampled]:
-        out: dict[int, Sampled] = {}
-        for decoded in self._decoded:
-            read = zip(decoded.rows, decoded.choice.read(), strict=True)
-            out.update((row.id, _with_prompt(row, sampled)) for row, sampled in read)
-        if out:
-            self._free_since = time.perf_counter()
-        return out
-
-
-def _with_prompt(row: Row, sampled: Sampled) -> Sampled:
-    """The first token of a row whose prompt was scored brings that along."""
-    if row.scores is None:
-        return sampled
-    scores, row.scores = row.scores, None
-    prompt = (Sampled(row.sample.known[0]), *(each for part in scores for each in part.read()))
-    return replace(sampled, prompt=prompt[: row.sample.prompt_length])

@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 
 _RANGE, _SQUARINGS, _DEGREE = 10, 3, 7
-"""exp(x) is exp(x / 8) to the eighth, which for x up to the range is a polynomial. What that leaves out is a tenth of
-what the squarings lose; with fewer squarings it would need negative coefficients, and turn back beyond the range.
+"""exp(x) is exp(x / 8) to the eighth, which for x up to the range is a polynomial. That leaves out a twentieth of
+what the squarings lose; with fewer of them it would need negative coefficients, and turn back beyond the range.
 """
 
 

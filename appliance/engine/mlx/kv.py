@@ -5,7 +5,7 @@ and, for those that can be batched, `merge`.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -185,19 +185,19 @@ def restore(stored: KVSnapshot, length: int) -> Caches:
     """Caches of their own that hold the first `length` tokens of a snapshot. A plain one has no room beyond them: it
     copies them when it grows by the first token that is added, so what it begins with needs no copy.
     """
-    return [_copy(cache, stored.length - length, lambda part: part) for cache in stored.caches]
+    return [_copy(cache, stored.length - length, apart=False) for cache in stored.caches]
 
 
-def _copy(cache: Any, drop: int, own: Callable[[mx.array], mx.array] = mx.contiguous) -> Any:
-    """A copy without the last `drop` tokens. Slices of a plain cache leave out its room to grow; `own` makes arrays
-    of them that hold nothing else.
+def _copy(cache: Any, drop: int, *, apart: bool = True) -> Any:
+    """A copy without the last `drop` tokens. Slices of a plain cache leave out its room to grow; `apart`, they become
+    arrays that hold nothing else.
     """
     if type(cache) is KVCache:
         kept = KVCache()
         if cache.offset > drop:
             kept.offset = cache.offset - drop
-            kept.keys = own(cache.keys[..., : kept.offset, :])
-            kept.values = own(cache.values[..., : kept.offset, :])
+            held = [part[..., : kept.offset, :] for part in (cache.keys, cache.values)]
+            kept.keys, kept.values = map(mx.contiguous, held) if apart else held
         return kept
     if isinstance(cache, QuantizedRow):
         return cache.copy(drop)
