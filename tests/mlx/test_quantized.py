@@ -327,6 +327,9 @@ SLIDING = FAMILIES["gemma3, sliding window"] | {"head_dim": 32}
             id="attention of its own",
         ),
         pytest.param(SLIDING, {"max_kv": 64}, "max_kv: .*window", id="a window over windows"),
+        pytest.param(
+            MORE["afm7, places for positions"], {"max_kv": 64}, "max_kv: its own code", id="a code of its own"
+        ),
         pytest.param(FAMILIES["mamba, state only"], {"max_kv": 64}, "max_kv: Arrays", id="a state in a window"),
         pytest.param(
             KINDS["plain"], {"max_kv": 64, "kv": KvForm(bits=8, group=32)}, "kv: ", id="a window in few bits"

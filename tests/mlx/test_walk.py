@@ -77,6 +77,6 @@ def test_plain_attention_answers_as_alone_on_every_ground(tmp_path: Path, ground
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_walks_over_every_kind_on_every_ground(tmp_path: Path, kind: str, ground: str) -> None:
     try:
-        wander(tmp_path, KINDS[kind] | {"head_dim": 32}, GROUNDS.get(ground, EVERYTHING), range(2), count=10)
+        wander(tmp_path, KINDS[kind] | {"head_dim": 32}, GROUNDS.get(ground, EVERYTHING), range(6), count=10)
     except LoadFailed as failed:  # a form that these caches cannot have
         pytest.skip(failed.message)

@@ -11,7 +11,7 @@ from appliance.engine.backend import Opening
 from appliance.engine.mlx import kv
 from appliance.engine.mlx.kv import Caches, KVSnapshot
 from appliance.engine.mlx.probe import refuses
-from appliance.engine.mlx.quirks import mended
+from appliance.engine.mlx.quirks import mended, why_unwindowed
 from appliance.errors import LoadFailed
 from appliance.vocab.spec import EngineSettings, KvForm
 
@@ -50,9 +50,8 @@ class KVStore:
         caches = mended(self._model, kv.fresh(self._model))
         if self._window is None:
             return caches
-        found = {type(cache) for cache in caches}
-        if not found <= {KVCache, ArraysCache} or KVCache not in found:
-            raise LoadFailed(f"max_kv: {kv.kinds(kv.leaves(caches))} cannot be given a window", permanent=True)
+        if (why := self._unwindowed(caches)) is not None:
+            raise LoadFailed(f"max_kv: {why}", permanent=True)
         return [RotatingKVCache(self._window) if type(cache) is KVCache else cache for cache in caches]
 
     def exact_tokens(self, computed: int) -> int | None:
@@ -94,6 +93,13 @@ class KVStore:
             least = self._form.from_token
             return None if stored.length < least else replace(stored, packed_from=least)
         return stored if self._stored is None else kv.packed(stored, self._stored)
+
+    def _unwindowed(self, caches: Caches) -> str | None:
+        """Why these caches cannot have a window."""
+        found = {type(cache) for cache in caches}
+        if not found <= {KVCache, ArraysCache} or KVCache not in found:
+            return f"{kv.kinds(caches)} cannot be given a window"
+        return why_unwindowed(self._model)
 
     def _misfit(self, form: KvForm) -> str | None:
         """Why these caches cannot have a form."""

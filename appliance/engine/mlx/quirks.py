@@ -10,10 +10,12 @@ _WIDER = {"plamo3": 1}
 would depend on where a prompt is cut.
 """
 
-_PADDING = "its own code takes places in the cache for positions, padding included"
+_PLACES = frozenset({"afm7", "minimax_m3_vl"})
+"""They rotate queries, or cut blocks to choose among, by places in the cache: a row in a batch has padding there, and
+a window forgets places.
+"""
 _ALONE = {
-    "afm7": _PADDING,  # to rotate queries
-    "minimax_m3_vl": _PADDING,  # to cut blocks to choose among
+    **dict.fromkeys(_PLACES, "its own code takes places in the cache for positions, padding included"),
     "recurrent_gemma": "its own code begins a sequence where there is no state at all, which others beside it have",
 }
 
@@ -34,6 +36,11 @@ def mended(model: nn.Module, caches: Caches) -> Caches:
 def why_alone(model: nn.Module) -> str | None:
     """Why rows cannot share a pass though their caches and the code's shapes allow it; None: they can."""
     return _ALONE.get(_type(model))
+
+
+def why_unwindowed(model: nn.Module) -> str | None:
+    """Why its keys and values cannot be held over a window though their caches allow it; None: they can."""
+    return "its own code takes places in the cache for positions" if _type(model) in _PLACES else None
 
 
 def is_called(path: str) -> bool:
