@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from appliance.engine.mlx.filters import _likeliest, draw_covered, draw_narrow, draw_plain, draw_wide
+from appliance.engine.mlx.filters import _likeliest, draw_covered, draw_kept, draw_narrow, draw_plain, draw_wide
 from appliance.engine.mlx.penalties import Penalties
 from appliance.engine.mlx.randomness import uniform
 from appliance.engine.mlx.rows import SampleRow
@@ -81,6 +81,28 @@ def test_draws_follow_the_distribution_that_a_sort_gives(
         found = np.bincount(drawn, minlength=VOCABULARY) / 4000
         assert set(np.flatnonzero(found)) <= set(np.flatnonzero(expected)), name
         assert np.abs(found - expected).max() < 2 / 4000 + 1e-4, name
+
+
+@pytest.mark.parametrize("top_p", [0.0, 0.3, 0.9, 0.99])
+@pytest.mark.parametrize("spread", [0.5, 3.0], ids=["flat", "peaked"])
+def test_what_is_drawn_until_it_is_kept_follows_the_same_distribution(top_p: float, spread: float) -> None:
+    logits = np.random.default_rng(3).normal(0, spread, VOCABULARY).astype(np.float32)
+    expected = reference(logits, 0, top_p, 0.0)
+    random, count = np.random.default_rng(8), 20_000
+    uniforms = [mx.array(random.random(count).astype(np.float32)) for _ in range(20)]
+    tokens, kept = map(
+        np.array, draw_kept(mx.array(np.tile(logits, (count, 1))), mx.array([top_p] * count), uniforms)
+    )
+    found = np.bincount(tokens[kept], minlength=VOCABULARY) / kept.sum()
+    assert kept.mean() > (0.99 if top_p else 0)
+    assert set(np.flatnonzero(found)) <= set(np.flatnonzero(expected))
+    assert np.abs(found - expected).max() < 0.015
+
+
+def test_of_tokens_that_are_equally_likely_all_are_kept() -> None:
+    rows = mx.array(np.tile(np.array([3.0, 3.0, 0.0], dtype=np.float32), (100, 1)))
+    tokens, kept = draw_kept(rows, mx.array([0.1] * 100), [mx.array(np.linspace(0, 0.999, 100, dtype=np.float32))])
+    assert set(np.array(tokens)[np.array(kept)].tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("vocabulary", [5, 300, 20_000, 49_157, 150_000])

@@ -4,7 +4,7 @@ Order as in vLLM: temperature, then min-p, top-k, and top-p over what these left
 cumulative distribution at one uniform number per row, so a draw depends on the row alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 
@@ -77,6 +77,24 @@ def draw_wide(
     mass = top_p[:, None] * weights.sum(-1, keepdims=True)
     by_mass = _floor(weights, lambda kept: kept.sum(-1, keepdims=True) >= mass, counts=False)
     return _invert(mx.where(weights >= by_mass, weights, 0.0), uniform)
+
+
+def draw_kept(scaled: mx.array, top_p: mx.array, uniforms: Sequence[mx.array]) -> tuple[mx.array, mx.array]:
+    """Draw with top-p alone: from everything, once for each of `uniforms` (R,), until what was drawn is kept. Tokens
+    (R,), and which rows have one (R,) bool. Some passes over the vocabulary, where to find the floor takes a hundred.
+    """
+    weights = _weights(scaled)
+    mass = top_p[:, None] * weights.sum(-1, keepdims=True)
+    tokens, kept = mx.zeros(len(scaled), dtype=mx.int32), mx.zeros(len(scaled), dtype=mx.bool_)
+    for uniform in uniforms:
+        drawn = _invert(weights, uniform)
+        own = mx.take_along_axis(weights, drawn[:, None], axis=-1)
+        above = mx.where(weights > own, weights, 0.0).sum(-1, keepdims=True)
+        tokens = mx.where(kept, tokens, drawn)
+        kept = kept | ((above < mass) | (own >= 1))[:, 0]  # the likeliest, of weight 1, is kept whatever top-p says
+        if all(kept.tolist()):
+            break
+    return tokens, kept
 
 
 def _weights(scaled: mx.array) -> mx.array:

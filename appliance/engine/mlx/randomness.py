@@ -1,14 +1,18 @@
-"""One uniform number per (seed, position): who shares the batch, and how often it was restarted, does not matter."""
+"""One uniform number per seed, position and attempt, whoever shares the batch and however often it was restarted."""
 
 _MASK = (1 << 64) - 1
 
 
-def uniform(seed: int, position: int) -> float:
+def uniform(seed: int, position: int, attempt: int = 0) -> float:
     """A number in [0, 1) with 23 random bits, which float32 holds exactly and never rounds up to 1.
 
-    SplitMix64 (Steele, Lea, Flood 2014) of the seed's hash, advanced to the position.
+    SplitMix64 (Steele, Lea, Flood 2014) of the seed's hash, advanced to the position; each attempt hashes the seed
+    once more.
     """
-    state = (_mix(seed & _MASK) + (position + 1) * 0x9E3779B97F4A7C15) & _MASK
+    hashed = _mix(seed & _MASK)
+    for _ in range(attempt):
+        hashed = _mix((hashed + 0x9E3779B97F4A7C15) & _MASK)
+    state = (hashed + (position + 1) * 0x9E3779B97F4A7C15) & _MASK
     return (_mix(state) >> 41) / (1 << 23)
 
 
