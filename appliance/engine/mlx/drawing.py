@@ -56,13 +56,13 @@ class Drawn:
         """Draw some of the rows again, from everything they may say."""
         at = mx.array([self.places.index(place) for place in places])
         scaled = logits / self.temperature[at]
-        chances = [_chances(rows, places, attempt) for attempt in range(ATTEMPTS)]
+        chances = (_chances(rows, places, attempt) for attempt in range(ATTEMPTS))
         tokens, kept = draw_kept(scaled, self.top_p[at], chances)
         plain = mx.logical_and(self.top_k[at] == 0, self.min_p[at] == 0)
         if all((kept & plain).tolist()):
             return tokens
         top_k = self.top_k[at] if self.widest else None
-        again = draw_wide(scaled, top_k, self.top_p[at], self.min_p[at], chances[0])
+        again = draw_wide(scaled, top_k, self.top_p[at], self.min_p[at], _chances(rows, places))
         return mx.where(kept & plain, tokens, again)
 
 

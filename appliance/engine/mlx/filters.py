@@ -4,7 +4,7 @@ Order as in vLLM: temperature, then min-p, top-k, and top-p over what these left
 cumulative distribution at one uniform number per row, so a draw depends on the row alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import mlx.core as mx
 
@@ -79,7 +79,7 @@ def draw_wide(
     return _invert(mx.where(weights >= by_mass, weights, 0.0), uniform)
 
 
-def draw_kept(scaled: mx.array, top_p: mx.array, uniforms: Sequence[mx.array]) -> tuple[mx.array, mx.array]:
+def draw_kept(scaled: mx.array, top_p: mx.array, uniforms: Iterable[mx.array]) -> tuple[mx.array, mx.array]:
     """Draw with top-p alone: from everything, once for each of `uniforms` (R,), until what was drawn is kept. Tokens
     (R,), and which rows have one (R,) bool. Some passes over the vocabulary, where to find the floor takes a hundred.
     """

@@ -96,18 +96,17 @@ class KVStore:
 
     def _unwindowed(self, caches: Caches) -> str | None:
         """Why these caches cannot have a window."""
-        found = {type(cache) for cache in caches}
-        if not found <= {KVCache, ArraysCache} or KVCache not in found:
+        if not _plain(caches):
             return f"{kv.kinds(caches)} cannot be given a window"
         return why_unwindowed(self._model)
 
     def _misfit(self, form: KvForm) -> str | None:
         """Why these caches cannot have a form."""
-        kinds = {type(leaf) for leaf in kv.leaves(self.warm)}
+        leaves = kv.leaves(self.warm)
         if self._latent:
             return "keys and values that are compressed already (MLA) cannot be quantized"
-        if not kinds <= {KVCache, ArraysCache} or KVCache not in kinds:
-            return f"{kv.kinds(kv.leaves(self.warm))} cannot be quantized"
+        if not _plain(leaves):
+            return f"{kv.kinds(leaves)} cannot be quantized"
         try:
             mx.eval([cache.state for cache in kv.in_form(self.warm, form)])
         except (ValueError, RuntimeError) as error:
@@ -115,3 +114,9 @@ class KVStore:
         if (why := refuses(self._model, kv.in_form(self.warm, form))) is not None:
             return f"this model's own attention does not take keys and values in fewer bits: {why}"
         return None
+
+
+def _plain(caches: Caches) -> bool:
+    """Whether keys and values are in plain caches, with nothing but states beside them."""
+    kinds = {type(cache) for cache in caches}
+    return KVCache in kinds and kinds <= {KVCache, ArraysCache}
